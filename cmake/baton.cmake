@@ -1,0 +1,49 @@
+# The build's vocabulary: one target a folder, files listed, warnings are errors.
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_package(Threads REQUIRED)
+
+add_library(baton_flags INTERFACE)
+target_compile_options(baton_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers)
+target_include_directories(baton_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_link_libraries(baton_flags INTERFACE Threads::Threads)
+if(BATON_SANITIZE)
+  # g++ with UBSan or TSan reports maybe-uninitialised members that are not.
+  target_compile_options(baton_flags INTERFACE -fsanitize=${BATON_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+  target_link_options(baton_flags INTERFACE -fsanitize=${BATON_SANITIZE})
+endif()
+
+# baton_library(NAME base SRCS a.cc b.cc DEPS fmt::fmt)
+function(baton_library)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_library(baton_${ARG_NAME} STATIC ${ARG_SRCS})
+  target_link_libraries(baton_${ARG_NAME} PUBLIC baton_flags ${ARG_DEPS})
+endfunction()
+
+# baton_program(NAME baton-worker SRCS main.cc DEPS baton_worker): an executable in <build>/bin
+function(baton_program)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE baton_flags ${ARG_DEPS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+endfunction()
+
+# baton_test(NAME model_test SRCS a_test.cc b_test.cc DEPS baton_model): one doctest program a folder
+function(baton_test)
+  if(NOT BATON_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  if(NOT TARGET baton_doctest_main)
+    add_library(baton_doctest_main OBJECT ${CMAKE_SOURCE_DIR}/tests/doctest_main.cc)
+    target_link_libraries(baton_doctest_main PRIVATE baton_flags)
+  endif()
+  add_executable(${ARG_NAME} ${ARG_SRCS} $<TARGET_OBJECTS:baton_doctest_main>)
+  target_link_libraries(${ARG_NAME} PRIVATE baton_flags ${ARG_DEPS})
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_compile_definitions(${ARG_NAME} PRIVATE BATON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endfunction()

@@ -1,0 +1,45 @@
+// y = x W^T + b, the matrix products of a forward pass, for float and GGUF-quantised weights.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace baton {
+
+// A weight as it lies in a file: row-major [rows, cols], rows = output features, cols = input features.
+struct TensorView {
+  Dtype dtype = Dtype::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const void* data = nullptr;  // borrowed; need not be aligned
+};
+
+// A prepared weight; made by Backend::prepare, used only with the Backend that made it.
+class LinearWeight {
+ public:
+  virtual ~LinearWeight() = default;
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+
+ protected:
+  LinearWeight(int64_t rows, int64_t cols) : rows_(rows), cols_(cols) {}
+
+ private:
+  int64_t rows_, cols_;
+};
+
+//   x     float32 [num_tokens, cols]
+//   bias  float32 [rows] or null
+//   y     float32 [num_tokens, rows]; overwritten, or added to when `accumulate`
+// For quantised weights x is quantised per row in blocks of 32 or 256 (8 bit) first; float weights compute in float32.
+struct LinearArgs {
+  const LinearWeight* weight = nullptr;
+  const float* x = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  int32_t num_tokens = 0;
+  bool accumulate = false;
+};
+
+}  // namespace baton

@@ -1,0 +1,32 @@
+// The shape of the KV cache: kv_groups, their pages, and where a layer lies in a page. Everybody who touches pages agrees on this.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace baton {
+
+// Layers that share one kind of attention, hence one block table. A page holds page_tokens tokens for all layers of the group,
+// contiguous: [layer][K|V][kv_head][token][head_dim].
+struct KvGroup {
+  std::vector<int32_t> layers;  // model layers, ascending; index in here = layer index inside the page
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t page_tokens = 16;
+  int32_t window = 0;  // 0 = full attention; else a token at p sees (p - window, p]
+  Dtype dtype = Dtype::kF32;
+
+  int64_t layer_bytes() const {
+    return 2 * dtype_bytes(dtype, int64_t{num_kv_heads} * page_tokens * head_dim);
+  }
+  int64_t page_bytes() const { return layer_bytes() * static_cast<int64_t>(layers.size()); }
+  int32_t pages_for(int32_t tokens) const { return (tokens + page_tokens - 1) / page_tokens; }
+};
+
+struct KvLayout {
+  std::vector<KvGroup> groups;
+};
+
+}  // namespace baton
