@@ -9,7 +9,8 @@
 
 namespace baton {
 
-// Thread-safe: any number of producers and consumers. close() wakes everybody; what is queued can still be popped.
+// Thread-safe: any number of producers and consumers. close() wakes everybody; what is queued can
+// still be popped.
 template <typename T>
 class BoundedQueue {
  public:

@@ -1,5 +1,5 @@
-// CHECK is for our own bugs: it prints the condition, the values streamed into it and the place, then aborts.
-// Bad input and lost peers are never a CHECK: they are a Status.
+// CHECK is for our own bugs: it prints the condition, the values streamed into it and the place,
+// then aborts. Bad input and lost peers are never a CHECK: they are a Status.
 #pragma once
 
 #include <sstream>
@@ -19,11 +19,12 @@ class CheckFailure {
 
 }  // namespace baton
 
-#define CHECK(condition) \
-  if (condition) [[likely]] {            \
-  } else                                  \
+#define CHECK(condition)      \
+  if (condition) [[likely]] { \
+  } else                      \
     ::baton::CheckFailure(__FILE__, __LINE__, #condition).stream()
-#define BATON_CHECK_OP(a, op, b) CHECK((a)op(b)) << #a " is " << (a) << ", " #b " is " << (b) << ": "
+#define BATON_CHECK_OP(a, op, b) \
+  CHECK((a)op(b)) << #a " is " << (a) << ", " #b " is " << (b) << ": "
 #define CHECK_EQ(a, b) BATON_CHECK_OP(a, ==, b)
 #define CHECK_NE(a, b) BATON_CHECK_OP(a, !=, b)
 #define CHECK_LT(a, b) BATON_CHECK_OP(a, <, b)

@@ -10,6 +10,8 @@ int64_t SystemClock::now_us() const {
   return ts.tv_sec * 1'000'000LL + ts.tv_nsec / 1000;
 }
 
-int64_t unix_time_s() { return std::time(nullptr); }
+int64_t unix_time_s() {
+  return std::time(nullptr);
+}
 
 }  // namespace baton

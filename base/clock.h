@@ -10,7 +10,8 @@ namespace baton {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Microseconds since an arbitrary start; never jumps back, counts while the machine sleeps (CLOCK_BOOTTIME).
+  // Microseconds since an arbitrary start; never jumps back, counts while the machine sleeps
+  // (CLOCK_BOOTTIME).
   virtual int64_t now_us() const = 0;
 };
 

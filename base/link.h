@@ -1,5 +1,6 @@
-// Links: the control connections of a process. Owns an I/O thread; sockets, hello, authentication, framing, heartbeats and leases
-// live there. The process's loop sees whole messages only, through its sink. PROTOCOL.md "Liveness", DESIGN.md decision 6.
+// Links: the control connections of a process. Owns an I/O thread; sockets, hello, authentication,
+// framing, heartbeats and leases live there. The process's loop sees whole messages only, through
+// its sink. PROTOCOL.md "Liveness", DESIGN.md decision 6.
 #pragma once
 
 #include <atomic>
@@ -33,38 +34,44 @@ struct LinkMessage {
 };
 using LinkEvent = std::variant<LinkUp, LinkDown, LinkMessage>;
 
+// Until when (Clock::now_us) the peer of a link has promised to keep what it has granted us: the
+// sending time of our last heartbeat that it has acknowledged, plus the lease. Written by the I/O
+// thread, read by the handoff thread before each copy.
+using Lease = std::shared_ptr<const std::atomic<int64_t>>;
+
 // What the loops' parts send through. Implemented by Links and by the test simulator.
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  // Queues `message`; order is kept per link. A message to a link that is gone vanishes (LinkDown tells, or has told).
+  // Queues `message`; order is kept per link. A message to a link that is gone vanishes (LinkDown
+  // tells, or has told).
   virtual void send(LinkId link, Message message) = 0;
   // Closes the link; LinkDown follows.
   virtual void close(LinkId link, const std::string& reason) = 0;
   // Starts keeping a connection to address ("host:port"); LinkUp tells of each success. Idempotent.
+  // A pair of processes that dial each other has two links, one each way.
   virtual void connect(const std::string& address) = 0;
   virtual void disconnect(const std::string& address) = 0;
+  // Null: no lease, never runs out (simulators).
+  virtual Lease lease(LinkId /*link*/) const { return nullptr; }
 };
 
-// Until when (Clock::now_us) the peer of a link has promised to keep what it has granted us: the sending time of our last
-// heartbeat that it has acknowledged, plus the lease. Written by the I/O thread, read by the handoff thread before each copy.
-using Lease = std::shared_ptr<const std::atomic<int64_t>>;
-
-// Thread-safe. The sink is called from the I/O thread and must not block.
+// Thread-safe. The sink is called from the I/O thread, from the constructor on, and must not block.
 class Links final : public Outbox {
  public:
   using Sink = std::function<void(LinkEvent)>;
 
-  // `listen`: "host:port" (port 0: any, see port()), or empty for none. Throws ConfigError when it cannot listen, or when it would listen
-  // beyond loopback without a cluster token.
-  Links(const LinkConfig& config, PeerInfo self, const std::string& listen, const Clock& clock, Sink sink);
+  // `listen`: "host:port" (port 0: any, see port()), or empty for none. Throws ConfigError when it
+  // cannot listen, or when it would listen beyond loopback without a cluster token.
+  Links(const LinkConfig& config, PeerInfo self, const std::string& listen, const Clock& clock,
+        Sink sink);
   ~Links() override;  // closes everything, joins the thread; no sink call after it
 
   void send(LinkId link, Message message) override;
   void close(LinkId link, const std::string& reason) override;
   void connect(const std::string& address) override;
   void disconnect(const std::string& address) override;
-  Lease lease(LinkId link) const;
+  Lease lease(LinkId link) const override;
   int32_t port() const;
 
  private:

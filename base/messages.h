@@ -1,5 +1,5 @@
-// What crosses threads and processes: plain values, moved, never shared. The meaning of each message is docs/protocol.md.
-// The second file to read after the README's picture.
+// What crosses threads and processes: plain values, moved, never shared. The meaning of each
+// message is docs/protocol.md. The second file to read after the README's picture.
 #pragma once
 
 #include <compare>
@@ -16,7 +16,8 @@ namespace baton {
 
 using TokenId = int32_t;
 
-// Made once at process start, at random: tells a process from the one that ran before it under the same name.
+// Made once at process start, at random: tells a process from the one that ran before it under the
+// same name.
 using Epoch = uint64_t;
 
 struct RequestId {
@@ -34,23 +35,24 @@ struct AttemptId {
 
 std::string to_string(const AttemptId& id);  // "5f3a-17/2" for logs
 
-// How tokens are chosen and when a choice ends, with nothing left to default: the router fills in the model's
-// generation config and a seed. (spec, tokens) determines all of a choice's state.
+// How tokens are chosen and when a choice ends, with nothing left to default: the router fills in
+// the model's generation config and a seed. (spec, tokens) determines all of a choice's state.
 struct SamplingSpec {
   uint64_t seed = 0;
-  int32_t n = 1;              // choices in this request
-  int32_t first_choice = 0;   // number of the first one: a replay of choice 3 alone has n = 1, first_choice = 3
-  int32_t max_tokens = 16;    // generated tokens per choice, counted from prompt_len
-  int32_t min_tokens = 0;     // until then EOS and stop ids cannot be drawn
-  float temperature = 1.0F;   // 0 = greedy
-  int32_t top_k = 0;          // 0 = off
+  int32_t n = 1;  // choices in this request
+  int32_t first_choice =
+      0;  // number of the first one: a replay of choice 3 alone has n = 1, first_choice = 3
+  int32_t max_tokens = 16;   // generated tokens per choice, counted from prompt_len
+  int32_t min_tokens = 0;    // until then EOS and stop ids cannot be drawn
+  float temperature = 1.0F;  // 0 = greedy
+  int32_t top_k = 0;         // 0 = off
   float top_p = 1.0F;
   float min_p = 0.0F;
-  float presence_penalty = 0.0F;   // over generated tokens
-  float frequency_penalty = 0.0F;  // over generated tokens
+  float presence_penalty = 0.0F;    // over generated tokens
+  float frequency_penalty = 0.0F;   // over generated tokens
   float repetition_penalty = 1.0F;  // over prompt and generated tokens
   std::vector<std::pair<TokenId, float>> logit_bias;
-  std::vector<TokenId> allowed_token_ids;  // empty = all
+  std::vector<TokenId> allowed_token_ids;       // empty = all
   std::vector<std::vector<TokenId>> bad_words;  // sequences that must not be completed
   bool ignore_eos = false;
   std::vector<TokenId> eos_ids;   // end a choice, unless ignore_eos
@@ -71,7 +73,8 @@ struct TokenLogprob {
   bool operator==(const TokenLogprob&) const = default;
 };
 
-// One sampled token. Its name is (id, attempt, choice, position); position is absolute in the sequence.
+// One sampled token. Its name is (id, attempt, choice, position); position is absolute in the
+// sequence.
 struct TokenEvent {
   AttemptId id;
   int32_t choice = 0;
@@ -86,8 +89,9 @@ struct TokenEvent {
 
 // ---- router -> workers ----
 
-// Token lists longer than a frame are carried by TOKENS messages that follow; `tokens` then is the first piece and
-// `token_count` the whole length. Handlers see the message only when it is whole (the connection reassembles).
+// Token lists longer than a frame are carried by TOKENS messages that follow; `tokens` then is the
+// first piece and `token_count` the whole length. Handlers see the message only when it is whole
+// (the connection reassembles).
 struct Open {
   AttemptId id;
   SamplingSpec spec;
@@ -102,7 +106,8 @@ struct Prefill {
   SamplingSpec spec;
   int32_t prompt_len = 0;
   std::vector<TokenId> tokens;
-  std::vector<std::string> candidates;  // worker ids of the Ds that got OPEN, best first; empty: max_tokens = 1 or prompt scoring, no handoff
+  std::vector<std::string> candidates;  // worker ids of the Ds that got OPEN, best first; empty:
+                                        // max_tokens = 1 or prompt scoring, no handoff
   bool operator==(const Prefill&) const = default;
 };
 
@@ -121,21 +126,23 @@ struct Close {  // to a D that is not the one placed
 
 struct Reserve {
   AttemptId id;
-  int32_t cached_tokens = 0;             // of the prompt, in P's own prefix cache: what P would not compute
+  int32_t cached_tokens = 0;  // of the prompt, in P's own prefix cache: what P would not compute
   std::vector<int32_t> pages_per_group;  // for the whole prompt; D subtracts its own cached prefix
   bool operator==(const Reserve&) const = default;
 };
 
 struct GrantGroup {
-  int32_t first_token = 0;          // the first page below holds positions first_token, first_token + 1, ...
-  std::vector<int32_t> page_ids;    // at D
+  int32_t first_token =
+      0;  // the first page below holds positions first_token, first_token + 1, ...
+  std::vector<int32_t> page_ids;  // at D
   bool operator==(const GrantGroup&) const = default;
 };
 
 struct Grant {
   AttemptId id;
-  uint64_t slot_gen = 0;      // numbers D's grants; unique for D's epoch
-  int32_t cached_tokens = 0;  // a whole number of pages of D's largest group: P pushes positions from here on
+  uint64_t slot_gen = 0;  // numbers D's grants; unique for D's epoch
+  int32_t cached_tokens =
+      0;  // a whole number of pages of D's largest group: P pushes positions from here on
   std::vector<GrantGroup> groups;
   bool operator==(const Grant&) const = default;
 };
@@ -177,7 +184,8 @@ struct DrainedAll {  // P -> D: the same for every grant of earlier connections
   bool operator==(const DrainedAll&) const = default;
 };
 
-// D -> P after connect, P -> D in answer: what a transport needs to reach the pool (see kvtransfer/transport.h).
+// D -> P after connect, P -> D in answer: what a transport needs to reach the pool (see
+// kvtransfer/transport.h).
 struct Attach {
   std::string transport;  // "mapped", "ucx", "tcp", "loopback"
   std::string blob;       // opaque outside the transport
@@ -216,7 +224,8 @@ struct Events {  // one frame a step
 struct PromptLogprobs {
   AttemptId id;
   int32_t first_position = 0;
-  std::vector<TokenLogprob> tokens;            // position p: the prompt's token and its logprob given what is before it
+  std::vector<TokenLogprob>
+      tokens;  // position p: the prompt's token and its logprob given what is before it
   std::vector<std::vector<TokenLogprob>> top;  // likeliest first
   bool operator==(const PromptLogprobs&) const = default;
 };
@@ -234,20 +243,20 @@ struct PageCounts {
 };
 
 struct WorkerStatus {
-  int32_t running = 0;   // sequences in the batch
-  int32_t waiting = 0;   // admitted or not, not running
-  int64_t queued_tokens = 0;  // prompt tokens not yet computed
+  int32_t running = 0;            // sequences in the batch
+  int32_t waiting = 0;            // admitted or not, not running
+  int64_t queued_tokens = 0;      // prompt tokens not yet computed
   std::vector<PageCounts> pages;  // per kv_group
   double prefill_tokens_per_s = 0;
-  double step_ms = 0;             // a typical decode step
-  int64_t largest_prompt = 0;     // prompt at P; prompt + max_tokens at D
+  double step_ms = 0;          // a typical decode step
+  int64_t largest_prompt = 0;  // prompt at P; prompt + max_tokens at D
   bool draining = false;
   bool operator==(const WorkerStatus&) const = default;
 };
 
 struct Heartbeat {
-  int64_t sent_us = 0;         // the sender's clock; echoed in the reply
-  int64_t echoed_us = 0;       // 0 in a request
+  int64_t sent_us = 0;    // the sender's clock; echoed in the reply
+  int64_t echoed_us = 0;  // 0 in a request
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -255,8 +264,9 @@ struct Draining {  // no new requests to me, please
   bool operator==(const Draining&) const = default;
 };
 
-using Message = std::variant<Open, Prefill, Cancel, Close, Reserve, Grant, Refuse, Commit, Ack, Release, Drained, DrainedAll, Attach,
-                             Placed, Refused, Failed, Events, PromptLogprobs, Usage, WorkerStatus, Heartbeat, Draining>;
+using Message = std::variant<Open, Prefill, Cancel, Close, Reserve, Grant, Refuse, Commit, Ack,
+                             Release, Drained, DrainedAll, Attach, Placed, Refused, Failed, Events,
+                             PromptLogprobs, Usage, WorkerStatus, Heartbeat, Draining>;
 
 const char* message_name(const Message& message);  // "RESERVE", for logs and metrics
 
@@ -265,10 +275,11 @@ const char* role_name(Role role);
 
 // What the hello says of a peer. Fixed for the life of a connection.
 struct PeerInfo {
-  std::string worker_id;     // stable name from the configuration, e.g. "127.0.0.1:7101"
+  std::string worker_id;  // stable name from the configuration, e.g. "127.0.0.1:7101"
   Epoch epoch = 0;
   Role role = Role::kRouter;
-  std::string kv_compat_id;  // digest of config, tensor headers, sampled weights, dtype, layout, wire version; empty for a router
+  std::string kv_compat_id;  // digest of config, tensor headers, sampled weights, dtype, layout,
+                             // wire version; empty for a router
   std::string model_name;
   int32_t context_len = 0;
   int32_t vocab_size = 0;
@@ -279,7 +290,9 @@ struct PeerInfo {
 
 template <>
 struct std::hash<baton::RequestId> {
-  size_t operator()(const baton::RequestId& id) const { return id.router_epoch * 0x9E3779B97F4A7C15ULL ^ id.sequence; }
+  size_t operator()(const baton::RequestId& id) const {
+    return id.router_epoch * 0x9E3779B97F4A7C15ULL ^ id.sequence;
+  }
 };
 template <>
 struct std::hash<baton::AttemptId> {

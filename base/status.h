@@ -1,5 +1,5 @@
-// Status and Result: failures at run time (bad request, no pages, peer gone). Messages carry subject, got, want:
-// "max_tokens: got -3, want an integer from 1 to 4096".
+// Status and Result: failures at run time (bad request, no pages, peer gone). Messages carry
+// subject, got, want: "max_tokens: got -3, want an integer from 1 to 4096".
 #pragma once
 
 #include <optional>
@@ -49,7 +49,9 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}
-  Result(Status status) : status_(std::move(status)) { CHECK(!status_.ok()) << "a Result without a value needs a reason"; }
+  Result(Status status) : status_(std::move(status)) {
+    CHECK(!status_.ok()) << "a Result without a value needs a reason";
+  }
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }

@@ -1,5 +1,6 @@
-// Every setting of Baton, once: its default here, its name, unit, range and help in the table of config/settings.cc, which drives
-// the JSON file, the command line flags ("--scheduler.step-tokens 512") and docs/settings.md. Parts take their own struct.
+// Every setting of Baton, once: its default here, its name, unit, range and help in the table of
+// config/settings.cc, which drives the JSON file, the command line flags ("--scheduler.step-tokens
+// 512") and docs/settings.md. Parts take their own struct.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +11,32 @@ namespace baton {
 
 struct KvConfig {
   int32_t page_tokens = 16;
-  int64_t pool_mib = 1024;   // memory of all pages of a worker
+  int64_t pool_mib = 1024;  // memory of all pages of a worker
   int64_t slab_mib = 64;
   std::string dtype = "auto";  // auto, f32, f16, bf16
 };
 
 struct SchedulerConfig {
-  int32_t step_tokens = 512;         // tokens of one step, decodes and prefill chunks together
-  int32_t chunk_tokens = 256;        // largest prefill chunk of one sequence in a step
-  int32_t running_max = 256;         // choices decoding at once
-  int32_t waiting_max = 1024;        // requests held that have not started
-  int32_t steps_ahead = 1;           // steps prepared while one runs
+  int32_t step_tokens = 512;   // tokens of one step, decodes and prefill chunks together
+  int32_t chunk_tokens = 256;  // largest prefill chunk of one sequence in a step
+  int32_t running_max = 256;   // choices decoding at once
+  int32_t waiting_max = 1024;  // requests held that have not started
+  int32_t steps_ahead = 1;     // steps prepared while one runs
   bool prefix_cache = true;
 };
 
 struct PrefillConfig {
-  int32_t reserve_ahead = 4;         // grants held that have not begun
-  int64_t reserve_ttl_ms = 2000;     // a grant not begun by then is returned
-  int64_t full_retry_ms = 20;        // first wait after FULL from all; doubles up to 8 times this
+  int32_t reserve_ahead = 4;       // grants held that have not begun
+  int64_t reserve_ttl_ms = 2000;   // a grant not begun by then is returned
+  int64_t reserve_wait_ms = 3000;  // without an answer to RESERVE by then: the next candidate
 };
 
 struct DecodeConfig {
-  int32_t headroom_pages = 2;        // per running choice's group, kept free of grants for growth
-  int32_t local_prefill_tokens = 64; // prompts with at most so many uncached tokens are prefilled by D itself
-  double local_prefill_ratio = 0.25; // or when D would compute at most this share of what P would
-  int64_t open_wait_ms = 1000;       // a RESERVE may overtake its OPEN by so much
+  int32_t headroom_pages = 2;  // per running choice's group, kept free of grants for growth
+  int32_t local_prefill_tokens =
+      64;  // prompts with at most so many uncached tokens are prefilled by D itself
+  double local_prefill_ratio = 0.25;  // or when D would compute at most this share of what P would
+  int64_t open_wait_ms = 1000;        // a RESERVE may overtake its OPEN by so much
   int64_t reserve_starve_ms = 1000;  // a request with FULL older than this goes before younger ones
   int64_t grant_ttl_ms = 10000;      // without COMMIT or DRAINED by then: quarantine and RELEASE
   double max_granted_share = 0.5;    // of the pool: grants and quarantine of one worker id
@@ -43,17 +45,17 @@ struct DecodeConfig {
 
 struct KvTransferConfig {
   std::string transports = "mapped,ucx,tcp";  // in order of preference
-  double min_gbps = 0;               // slower at connect: refused; 0 = off
-  std::string require;               // only this transport; empty = any
+  double min_gbps = 0;                        // slower at connect: refused; 0 = off
+  std::string require;                        // only this transport; empty = any
   bool digest = false;
   int64_t attach_timeout_ms = 3000;
 };
 
 struct LinkConfig {
-  std::string token_file;            // cluster token; empty only on loopback addresses
-  int64_t lease_ms = 1000;           // a peer silent for so long is gone
+  std::string token_file;   // cluster token; empty only on loopback addresses
+  int64_t lease_ms = 1000;  // a peer silent for so long is gone
   int64_t hello_timeout_ms = 2000;
-  int64_t reconnect_ms = 50;         // first wait between tries; doubles up to 1 s
+  int64_t reconnect_ms = 50;            // first wait between tries; doubles up to 1 s
   int64_t outbox_bytes_max = 64 << 20;  // queued to one peer; more and the connection is dropped
   int32_t connections_max = 1024;
 };
@@ -74,26 +76,26 @@ struct HttpConfig {
   int32_t header_bytes_max = 64 << 10;
   int32_t connections_max = 4096;
   int64_t keep_alive_ms = 120000;
-  int64_t read_timeout_ms = 30000;   // a request must be whole by then
+  int64_t read_timeout_ms = 30000;           // a request must be whole by then
   int64_t write_buffer_bytes_max = 4 << 20;  // a reader that stops is cut off here
   int32_t json_depth_max = 64;
-  int32_t n_max = 16;                // choices a request
-  int32_t batch_max = 256;           // prompts a request
-  std::string api_keys_file;         // one key a line; empty = no authentication
+  int32_t n_max = 16;         // choices a request
+  int32_t batch_max = 256;    // prompts a request
+  std::string api_keys_file;  // one key a line; empty = no authentication
 };
 
 struct WorkerConfig {
-  std::string model;                 // GGUF file or Hugging Face folder
-  std::string role = "both";         // prefill, decode, both
+  std::string model;          // GGUF file or Hugging Face folder
+  std::string role = "both";  // prefill, decode, both
   std::string listen = "127.0.0.1:7100";
-  std::string worker_id;             // default: the listen address
-  std::string metrics_listen;        // host:port of /metrics, /livez, /readyz; empty = off
+  std::string worker_id;       // default: the listen address
+  std::string metrics_listen;  // host:port of /metrics, /livez, /readyz; empty = off
   std::string device = "cpu";
   std::string isa = "auto";
-  int32_t threads = 0;               // 0 = all cores
-  int32_t context_len = 0;           // 0 = the model's
+  int32_t threads = 0;      // 0 = all cores
+  int32_t context_len = 0;  // 0 = the model's
   int64_t drain_timeout_ms = 30000;
-  int64_t loop_max_us = 2000;        // an iteration of the loop longer than this is logged
+  int64_t loop_max_us = 2000;  // an iteration of the loop longer than this is logged
   KvConfig kv;
   SchedulerConfig scheduler;
   PrefillConfig prefill;
@@ -103,9 +105,9 @@ struct WorkerConfig {
 };
 
 struct RouterConfig {
-  std::string model;                 // for the tokeniser, chat template and facts
-  std::string served_model_name;     // default: the file's or folder's name
-  std::string workers;               // comma-separated host:port
+  std::string model;              // for the tokeniser, chat template and facts
+  std::string served_model_name;  // default: the file's or folder's name
+  std::string workers;            // comma-separated host:port
   int32_t text_threads = 2;
   int64_t drain_timeout_ms = 30000;
   RouteConfig route;

@@ -1,5 +1,5 @@
-// Element and block formats: sizes, and the plain expansion that every fast kernel is tested against.
-// Block layouts: GGUF v3 (ggml-common.h); little endian, float16 scales.
+// Element and block formats: sizes, and the plain expansion that every fast kernel is tested
+// against. Block layouts: GGUF v3 (ggml-common.h); little endian, float16 scales.
 #include "kernels/dtype.h"
 
 #include <cstring>
@@ -22,8 +22,11 @@ uint32_t word_at(const uint8_t* p) {
   return word;
 }
 
-// q of a 32-block of 4-bit values: element i is the low nibble of byte i, element i + 16 the high one.
-int nibble_32(const uint8_t* q, int i) { return i < 16 ? q[i] & 15 : q[i - 16] >> 4; }
+// q of a 32-block of 4-bit values: element i is the low nibble of byte i, element i + 16 the high
+// one.
+int nibble_32(const uint8_t* q, int i) {
+  return i < 16 ? q[i] & 15 : q[i - 16] >> 4;
+}
 
 // Q4_0, Q4_1, Q5_0, Q5_1: [d][m if `has_min`][32 high bits if `has_high`][16 bytes of nibbles].
 void dequantize_4_5(const uint8_t* block, bool has_min, bool has_high, float* dst) {
@@ -45,7 +48,8 @@ void dequantize_q8_0(const uint8_t* block, float* dst) {
   for (int i = 0; i < 32; ++i) dst[i] = d * static_cast<float>(static_cast<int8_t>(block[2 + i]));
 }
 
-// Q4_K, Q5_K: [d][dmin][12 bytes: 8 scales and 8 mins of 6 bits][32 bytes of high bits in Q5_K][128 bytes of nibbles].
+// Q4_K, Q5_K: [d][dmin][12 bytes: 8 scales and 8 mins of 6 bits][32 bytes of high bits in Q5_K][128
+// bytes of nibbles].
 void dequantize_k(const uint8_t* block, bool has_high, float* dst) {
   const float d = half_at(block), dmin = half_at(block + 2);
   const uint8_t* high = block + 16;
@@ -72,22 +76,34 @@ void dequantize_q6_k(const uint8_t* block, float* dst) {
 
 void dequantize_block(Dtype dtype, const uint8_t* block, float* dst) {
   switch (dtype) {
-    case Dtype::kF32: std::memcpy(dst, block, sizeof(float)); return;
-    case Dtype::kF16: *dst = half_at(block); return;
+    case Dtype::kF32:
+      std::memcpy(dst, block, sizeof(float));
+      return;
+    case Dtype::kF16:
+      *dst = half_at(block);
+      return;
     case Dtype::kBF16: {
       uint16_t bits;
       std::memcpy(&bits, block, sizeof(bits));
       *dst = float_from_bfloat(bits);
       return;
     }
-    case Dtype::kQ4_0: return dequantize_4_5(block, false, false, dst);
-    case Dtype::kQ4_1: return dequantize_4_5(block, true, false, dst);
-    case Dtype::kQ5_0: return dequantize_4_5(block, false, true, dst);
-    case Dtype::kQ5_1: return dequantize_4_5(block, true, true, dst);
-    case Dtype::kQ8_0: return dequantize_q8_0(block, dst);
-    case Dtype::kQ4_K: return dequantize_k(block, false, dst);
-    case Dtype::kQ5_K: return dequantize_k(block, true, dst);
-    case Dtype::kQ6_K: return dequantize_q6_k(block, dst);
+    case Dtype::kQ4_0:
+      return dequantize_4_5(block, false, false, dst);
+    case Dtype::kQ4_1:
+      return dequantize_4_5(block, true, false, dst);
+    case Dtype::kQ5_0:
+      return dequantize_4_5(block, false, true, dst);
+    case Dtype::kQ5_1:
+      return dequantize_4_5(block, true, true, dst);
+    case Dtype::kQ8_0:
+      return dequantize_q8_0(block, dst);
+    case Dtype::kQ4_K:
+      return dequantize_k(block, false, dst);
+    case Dtype::kQ5_K:
+      return dequantize_k(block, true, dst);
+    case Dtype::kQ6_K:
+      return dequantize_q6_k(block, dst);
   }
 }
 
@@ -108,8 +124,8 @@ int q6_k_value(const uint8_t* block, int i) {
 
 const DtypeInfo& dtype_info(Dtype dtype) {
   static constexpr DtypeInfo kInfo[] = {
-      {"F32", 1, 4},    {"F16", 1, 2},    {"BF16", 1, 2},     {"Q4_0", 32, 18},
-      {"Q4_1", 32, 20}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24},   {"Q8_0", 32, 34},
+      {"F32", 1, 4},      {"F16", 1, 2},      {"BF16", 1, 2},     {"Q4_0", 32, 18},
+      {"Q4_1", 32, 20},   {"Q5_0", 32, 22},   {"Q5_1", 32, 24},   {"Q8_0", 32, 34},
       {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},
   };
   return kInfo[static_cast<int>(dtype)];

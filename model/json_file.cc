@@ -82,7 +82,7 @@ std::string read_text_file(const std::string& path, int64_t bytes_max) {
   return text;
 }
 
-nlohmann::json read_json_file(const std::string& path) {
+nlohmann::json parse_json_file(const std::string& path) {
   return parse_json(read_text_file(path), path);
 }
 

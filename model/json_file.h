@@ -16,7 +16,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& subject);
 
 // The whole file as text, at most `bytes_max`. Throws ConfigError when it is missing or longer.
 std::string read_text_file(const std::string& path, int64_t bytes_max = int64_t{256} << 20);
-nlohmann::json read_json_file(const std::string& path);
+nlohmann::json parse_json_file(const std::string& path);
 
 bool file_exists(const std::string& path);
 

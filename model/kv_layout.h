@@ -1,6 +1,7 @@
 // The shape of the KV cache: kv_groups, their pages, and where a layer lies in a page. Everybody who touches pages agrees on this.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,7 +24,17 @@ struct KvGroup {
   }
   int64_t page_bytes() const { return layer_bytes() * static_cast<int64_t>(layers.size()); }
   int32_t pages_for(int32_t tokens) const { return (tokens + page_tokens - 1) / page_tokens; }
+  // The first position, rounded down to a page, that the token after `tokens` tokens still sees.
+  int32_t first_needed(int32_t tokens) const {
+    if (window == 0 || tokens < window) return 0;
+    return (tokens - window + 1) / page_tokens * page_tokens;
+  }
 };
+
+// Where the pages start that a decode worker needs for a prompt of which it has [0, cached_tokens) already.
+inline int32_t landing_start(const KvGroup& group, int32_t prompt_tokens, int32_t cached_tokens) {
+  return std::max(cached_tokens, group.first_needed(prompt_tokens));
+}
 
 struct KvLayout {
   std::vector<KvGroup> groups;

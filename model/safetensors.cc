@@ -158,7 +158,7 @@ void add_file(TensorStore& store, const std::string& path) {
 }
 
 void add_shards(TensorStore& store, const std::string& folder, const std::string& index_path) {
-  const Json index = read_json_file(index_path);
+  const Json index = parse_json_file(index_path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     throw ConfigError(index_path + ": no weight_map object");
   }

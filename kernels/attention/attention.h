@@ -1,4 +1,5 @@
-// Causal attention of new tokens over the pages of their sequences; prefill chunks and decodes in one ragged batch.
+// Causal attention of new tokens over the pages of their sequences; prefill chunks and decodes in
+// one ragged batch.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +8,24 @@
 
 namespace baton {
 
-// One sequence's share of the batch: its new tokens are rows [row, row + num_tokens) of q and y, at positions
-// first_pos, first_pos + 1, ...; keys and values of all positions up to and including a token's own are already in the pages.
+// One sequence's share of the batch: its new tokens are rows [row, row + num_tokens) of q and y, at
+// positions first_pos, first_pos + 1, ...; keys and values of all positions up to and including a
+// token's own are already in the pages.
 struct AttentionSequence {
   int32_t row = 0;
   int32_t num_tokens = 0;
   int32_t first_pos = 0;
-  const int32_t* block_table = nullptr;  // [ceil((first_pos + num_tokens) / page_tokens)]; -1 where a page has left the window
+  const int32_t* block_table = nullptr;  // [ceil((first_pos + num_tokens) / page_tokens)]; -1 where
+                                         // a page has left the window
 };
 
-//   q  float32 [rows, num_heads * head_dim], row r at q + r * q_stride (it lies inside the qkv buffer)
-//   y  float32 [rows, num_heads * head_dim]
-// window: a token at position p sees positions (p - window, p]; 0 = all. soft_cap: logits = cap * tanh(logits / cap); 0 = none.
-// The sum over keys runs in blocks of fixed, absolute position (multiples of 64), so a token's result does not depend on chunking, batch,
-// page size or the number of threads. Positions beyond a token's own never reach arithmetic (unwritten memory may hold NaN).
+//   q  float32 [rows, num_heads * head_dim], row r at q + r * q_stride (it lies inside the qkv
+//   buffer) y  float32 [rows, num_heads * head_dim]
+// window: a token at position p sees positions (p - window, p]; 0 = all. soft_cap: logits = cap *
+// tanh(logits / cap); 0 = none. The sum over keys runs in blocks of fixed, absolute position
+// (multiples of 64), so a token's result does not depend on chunking, batch, page size or the
+// number of threads. Positions beyond a token's own never reach arithmetic (unwritten memory may
+// hold NaN).
 struct AttentionArgs {
   const float* q = nullptr;
   float* y = nullptr;

@@ -5,7 +5,8 @@
 namespace baton {
 namespace {
 
-// About 20 us: longer than the gap between two ops of a step, far shorter than a scheduler's time slice.
+// About 20 us: longer than the gap between two ops of a step, far shorter than a scheduler's time
+// slice.
 constexpr int kSpins = 400;
 
 void pause_briefly() {
@@ -31,7 +32,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(int64_t count, Invoke invoke, const void* task) {
-  CHECK_LT(count, int64_t{1} << 32) << "tasks are counted in 32 bits";
+  CHECK_LT(count, int64_t{1} << 31) << "tasks are counted in 31 bits";
   if (count <= 1 || workers_.empty()) {
     for (int64_t i = 0; i < count; ++i) invoke(task, i, 0);
     return;
@@ -39,16 +40,18 @@ void ThreadPool::run(int64_t count, Invoke invoke, const void* task) {
   invoke_ = invoke;
   task_ = task;
   count_ = count;
-  unfinished_.store(count, std::memory_order_relaxed);
+  unfinished_.store(static_cast<int32_t>(count), std::memory_order_relaxed);
   const uint64_t epoch = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
-  ticket_.store(epoch << 32 | static_cast<uint64_t>(count));  // seq_cst: before the look at sleepers_
+  ticket_.store(epoch << 32 |
+                static_cast<uint64_t>(count));  // seq_cst: before the look at sleepers_
   if (sleepers_.load() > 0) {
     ++wakeups_;
     wakeups_.notify_all();
   }
   work(0);
-  for (int i = 0; i < kSpins && unfinished_.load(std::memory_order_acquire) > 0; ++i) pause_briefly();
-  while (int64_t left = unfinished_.load(std::memory_order_acquire)) {
+  for (int i = 0; i < kSpins && unfinished_.load(std::memory_order_acquire) > 0; ++i)
+    pause_briefly();
+  while (const int32_t left = unfinished_.load(std::memory_order_acquire)) {
     unfinished_.wait(left, std::memory_order_acquire);
   }
 }

@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// A weight as it lies in a file: row-major [rows, cols], rows = output features, cols = input features.
+// A weight as it lies in a file: row-major [rows, cols], rows = output features, cols = input
+// features.
 struct TensorView {
   Dtype dtype = Dtype::kF32;
   int64_t rows = 0;
@@ -31,13 +32,16 @@ class LinearWeight {
 
 //   x     float32 [num_tokens, cols]
 //   bias  float32 [rows] or null
-//   y     float32 [num_tokens, rows]; overwritten, or added to when `accumulate`
-// For quantised weights x is quantised per row in blocks of 32 or 256 (8 bit) first; float weights compute in float32.
+//   y     float32 [num_tokens, rows], row t at y + t * y_stride (0 = rows); overwritten, or added
+//   to when `accumulate`
+// For quantised weights x is quantised per row in blocks of 32 or 256 (8 bit) first; float weights
+// compute in float32.
 struct LinearArgs {
   const LinearWeight* weight = nullptr;
   const float* x = nullptr;
   const float* bias = nullptr;
   float* y = nullptr;
+  int64_t y_stride = 0;
   int32_t num_tokens = 0;
   bool accumulate = false;
 };

@@ -1,5 +1,6 @@
-// Optional q/k RMS norm per head, rotary embedding of q and k, and the write of k and v into their pages: one op, because on a
-// GPU it is one kernel and the KV write is where the handoff of a layer begins.
+// Optional q/k RMS norm per head, rotary embedding of q and k, and the write of k and v into their
+// pages: one op, because on a GPU it is one kernel and the KV write is where the handoff of a layer
+// begins.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,9 @@
 
 namespace baton {
 
-// One layer of one kv_group as it lies in the pages: page p starts at base + p * page_bytes; inside it this layer's slice starts
-// at layer_offset and is [K|V][kv_head][token][head_dim] of `dtype` (kF32, kF16 or kBF16).
+// One layer of one kv_group as it lies in the pages: page p starts at base + p * page_bytes; inside
+// it this layer's slice starts at layer_offset and is [K|V][kv_head][token][head_dim] of `dtype`
+// (kF32, kF16 or kBF16).
 struct PagedLayer {
   std::byte* base = nullptr;
   int64_t page_bytes = 0;
@@ -21,12 +23,13 @@ struct PagedLayer {
   Dtype dtype = Dtype::kF32;
 };
 
-//   qkv           float32 [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]: q heads, k heads, v heads; q is normed and rotated in place
-//   positions     int32 [num_tokens], absolute
+//   qkv           float32 [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]: q heads, k
+//   heads, v heads; q is normed and rotated in place positions     int32 [num_tokens], absolute
 //   slot_mapping  int32 [num_tokens]: page_id * page_tokens + offset, where k and v of the token go
-//   cos_sin       float32 [max_positions, rotary_dim]: cos for rotary_dim / 2 frequencies, then sin; scaling already inside
-//   q_norm, k_norm float32 [head_dim] or null (Qwen 3)
-// Rotation is "half" style (element i with i + rotary_dim/2) or interleaved (2i with 2i + 1: Llama weights in GGUF files).
+//   cos_sin       float32 [max_positions, rotary_dim]: cos for rotary_dim / 2 frequencies, then
+//   sin; scaling already inside q_norm, k_norm float32 [head_dim] or null (Qwen 3)
+// Rotation is "half" style (element i with i + rotary_dim/2) or interleaved (2i with 2i + 1: Llama
+// weights in GGUF files).
 struct RopeKvArgs {
   float* qkv = nullptr;
   const int32_t* positions = nullptr;

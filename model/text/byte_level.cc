@@ -36,7 +36,8 @@ constexpr Alphabet kAlphabet = make_alphabet();
 
 std::string to_byte_level(std::string_view bytes) {
   std::string token;
-  for (const char byte : bytes) append_utf8(&token, kAlphabet.character[static_cast<uint8_t>(byte)]);
+  for (const char byte : bytes)
+    append_utf8(&token, kAlphabet.character[static_cast<uint8_t>(byte)]);
   return token;
 }
 

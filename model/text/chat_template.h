@@ -15,9 +15,10 @@
 namespace baton {
 
 struct TemplateLimits {
-  int64_t steps_max = 5'000'000;
-  int32_t depth_max = 200;
+  int64_t steps_max = 5'000'000;  // expressions, statements, rounds of loops; 64 bytes of text work count as one
+  int32_t depth_max = 1000;       // nested blocks, expressions and macro calls together; also of a value
   int64_t output_bytes_max = 16 << 20;
+  int64_t memory_bytes_max = 256 << 20;  // of the values alive at one time
 };
 
 // Immutable after construction; render is thread-safe.
@@ -28,7 +29,7 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // `context`: messages, tools, add_generation_prompt, bos_token, eos_token and chat_template_kwargs as one JSON object
-  // (ordered_json: tojson keeps the order of keys). `now_unix_s` feeds strftime_now.
+  // (ordered_json: tojson keeps the order of keys). `now_unix_s` feeds strftime_now (UTC).
   // Text that came from string values inside `messages` is returned in spans with parse_special = false, so that user text
   // never becomes a control token; everything else (template text, bos_token, ...) with parse_special = true.
   // Errors: INVALID_ARGUMENT with the template's own message for raise_exception; a limit, named; a type error with its line.

@@ -30,10 +30,7 @@ std::string json_escape(int32_t c, bool ensure_ascii) {
     case '\f': return "\\f";
     case '\b': return "\\b";
   }
-  if (c < 0x20 || (ensure_ascii && c > 0x7e)) {
-    // Python's pattern leaves DEL alone.
-    return c == 0x7f ? std::string() : utf16_escape(c);
-  }
+  if (c < 0x20 || (ensure_ascii && c > 0x7e)) return utf16_escape(c);
   return {};
 }
 

@@ -23,7 +23,7 @@ Value negate(const Value& value);
 Value subscript(RenderContext& context, const Value& object, const Value& key);
 Value slice(RenderContext& context, const Value& object, const Value& start, const Value& stop,
             const Value& step);
-Value attribute(RenderContext& context, const Value& object, std::string_view name);
+Value attribute(const Value& object, std::string_view name);
 
 // What `for` and the filters iterate over: items, characters, keys. Throws for what cannot be iterated.
 SequencePtr iterate(RenderContext& context, const Value& value);

@@ -98,7 +98,11 @@ struct ReprVisitor {
   void operator()(bool value) const { out.append(value ? "True" : "False"); }
   void operator()(const Integer& value) const { out.append(integer_to_string(value)); }
   void operator()(double value) const { out.append(float_to_string(value)); }
-  void operator()(const TextPtr& value) const { append_text_repr(out, value->text); }
+  void operator()(const TextPtr& value) const {
+    if (value->is_markup) out.append("Markup(");
+    append_text_repr(out, value->text);
+    if (value->is_markup) out.append(")");
+  }
   void operator()(const SequencePtr& value) const { append_sequence_repr(out, *value); }
   void operator()(const DictPtr& value) const {
     out.append("{");
@@ -123,17 +127,19 @@ struct ReprVisitor {
 
 }  // namespace
 
-std::string integer_to_string(Integer value) {
+std::string digits_in_base(Integer value, int base) {
   if (value == 0) return "0";
   // Digits are taken from the negative side: it has one number more.
-  const bool is_negative = value < 0;
   std::string digits;
-  for (Integer rest = is_negative ? value : -value; rest != 0; rest /= 10) {
-    digits.push_back(static_cast<char>('0' - static_cast<int>(rest % 10)));
+  for (Integer rest = value < 0 ? value : -value; rest != 0; rest /= base) {
+    digits.push_back("0123456789abcdef"[-static_cast<int>(rest % base)]);
   }
-  if (is_negative) digits.push_back('-');
   std::reverse(digits.begin(), digits.end());
   return digits;
+}
+
+std::string integer_to_string(Integer value) {
+  return (value < 0 ? "-" : "") + digits_in_base(value, 10);
 }
 
 std::string float_to_string(double value) {

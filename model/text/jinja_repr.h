@@ -9,6 +9,7 @@
 namespace baton::jinja {
 
 std::string integer_to_string(Integer value);
+std::string digits_in_base(Integer value, int base);  // without sign
 std::string float_to_string(double value);  // shortest digits that read back equal, as Python prints them: 1.0, 1e+16
 
 // str(): a string is itself, undefined is "", containers print their items' repr.

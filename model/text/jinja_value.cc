@@ -123,7 +123,7 @@ DictBuilder::DictBuilder(RenderContext& context)
   dict_->charge = context.charge(kObjectBytes);
 }
 
-void DictBuilder::set(const Value& key, Value value) {
+void DictBuilder::put(const Value& key, Value value, bool replaces) {
   dict_->depth = std::max({dict_->depth, value_depth(value) + 1, value_depth(key) + 1});
   context_.check_value_depth(dict_->depth);
   std::string hashed = hash_key(key);
@@ -131,7 +131,7 @@ void DictBuilder::set(const Value& key, Value value) {
   const auto [place, added] = dict_->index.try_emplace(std::move(hashed), dict_->entries.size());
   if (added) {
     dict_->entries.emplace_back(key, std::move(value));
-  } else {
+  } else if (replaces) {
     dict_->entries[place->second].second = std::move(value);
   }
 }

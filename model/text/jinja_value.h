@@ -95,12 +95,12 @@ struct Dict {
 
 struct Namespace {
   std::unordered_map<std::string, Value> attributes;
+  Charge charge;
 };
 
 struct Loop {
   SequencePtr items;
   size_t index = 0;
-  int64_t depth = 1;  // of nested loops, from 1
 };
 
 // Arguments of a call of a filter, test, method or global function. The callee reads them through bind().
@@ -137,10 +137,13 @@ Value make_undefined(std::string reason);
 class DictBuilder {
  public:
   explicit DictBuilder(RenderContext& context);
-  void set(const Value& key, Value value);
+  void set(const Value& key, Value value) { put(key, std::move(value), true); }
+  void set_default(const Value& key, Value value) { put(key, std::move(value), false); }
   Value finish();
 
  private:
+  void put(const Value& key, Value value, bool replaces);
+
   RenderContext& context_;
   std::shared_ptr<Dict> dict_;
 };

@@ -57,7 +57,9 @@ size_t ascii_run(std::string_view text, size_t offset) {
   return end - offset;
 }
 
-bool is_continuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+bool is_continuation(char byte) {
+  return (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
+}
 
 }  // namespace
 
@@ -119,7 +121,8 @@ size_t append_lossy_utf8(std::string_view bytes, bool is_end, std::string* out) 
     if (offset == bytes.size()) break;
     const Sequence sequence = read_sequence(bytes.substr(offset));
     if (sequence.form == Form::kIncomplete && !is_end) break;
-    out->append(sequence.form == Form::kValid ? bytes.substr(offset, sequence.bytes) : kReplacement);
+    out->append(sequence.form == Form::kValid ? bytes.substr(offset, sequence.bytes)
+                                              : kReplacement);
     offset += sequence.bytes;
   }
   return offset;

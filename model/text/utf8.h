@@ -27,7 +27,7 @@ void append_utf8(std::string* out, char32_t code_point);
 // character at the end, which later bytes may complete, is left.
 size_t append_lossy_utf8(std::string_view bytes, bool is_end, std::string* out);
 
-bool is_white_space(char32_t code_point);      // property White_Space
-bool is_word_character(char32_t code_point);   // UTS #18 annex C \w
+bool is_white_space(char32_t code_point);     // property White_Space
+bool is_word_character(char32_t code_point);  // UTS #18 annex C \w
 
 }  // namespace baton

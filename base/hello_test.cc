@@ -1,0 +1,140 @@
+#include "base/hello.h"
+
+#include <random>
+
+#include "tests/doctest.h"
+
+namespace baton {
+namespace {
+
+PeerInfo peer(const std::string& worker_id, Epoch epoch) {
+  PeerInfo info;
+  info.worker_id = worker_id;
+  info.epoch = epoch;
+  info.role = Role::kDecode;
+  info.kv_compat_id = "kv-1";
+  info.model_name = "a model";
+  info.context_len = 2048;
+  info.vocab_size = 49152;
+  return info;
+}
+
+struct Pair {
+  explicit Pair(const std::string& dialer_token = "secret",
+                const std::string& acceptor_token = "secret",
+                const PeerInfo& acceptor_info = peer("b", 2))
+      : dialer(Hello::Side::kDialer, peer("a", 1), 1000, dialer_token, random_nonce()),
+        acceptor(Hello::Side::kAcceptor, acceptor_info, 700, acceptor_token, random_nonce()) {}
+
+  // Carries bytes both ways until nobody says more; `step` bytes at a time.
+  void run(size_t step = SIZE_MAX) {
+    for (bool moved = true; moved;) {
+      moved = carry(dialer, acceptor, to_acceptor, acceptor_status, step);
+      moved |= carry(acceptor, dialer, to_dialer, dialer_status, step);
+    }
+  }
+  static bool carry(Hello& from, Hello& to, std::string& buffer, Status& status, size_t step) {
+    const std::string bytes = from.take_output();
+    for (size_t at = 0; at < bytes.size(); at += step) {
+      buffer += bytes.substr(at, step);
+      if (status.ok()) status = to.feed(buffer);
+      if (bytes.size() - at <= step) break;
+    }
+    return !bytes.empty();
+  }
+
+  Hello dialer, acceptor;
+  std::string to_acceptor, to_dialer;
+  Status dialer_status, acceptor_status;
+};
+
+TEST_CASE("two processes with one token are up and know each other") {
+  for (const size_t step : {SIZE_MAX, size_t{1}, size_t{7}}) {
+    Pair pair;
+    pair.run(step);
+    CHECK(pair.dialer.up());
+    CHECK(pair.acceptor.up());
+    CHECK((pair.dialer.peer() == peer("b", 2)));
+    CHECK((pair.acceptor.peer() == peer("a", 1)));
+    CHECK(pair.dialer.peer_lease_ms() == 700);
+    CHECK(pair.acceptor.peer_lease_ms() == 1000);
+  }
+}
+
+TEST_CASE("an empty token is a token too") {
+  Pair pair("", "");
+  pair.run();
+  CHECK(pair.dialer.up());
+}
+
+TEST_CASE("another token is refused on both sides with the reason") {
+  Pair pair("secret", "other");
+  pair.run();
+  CHECK_FALSE(pair.dialer.up());
+  CHECK_FALSE(pair.acceptor.up());
+  CHECK(pair.acceptor_status.message().find("cluster token") == 0);
+  CHECK(pair.dialer_status.message().find("refused by the peer: cluster token") == 0);
+}
+
+TEST_CASE("a process does not talk to itself") {
+  Pair pair("secret", "secret", peer("a", 1));
+  pair.run();
+  CHECK(pair.acceptor_status.message().find("itself") != std::string::npos);
+  CHECK_FALSE(pair.dialer_status.ok());
+}
+
+TEST_CASE("another wire version is refused with both numbers") {
+  Pair pair;
+  std::string bytes = pair.dialer.take_output();
+  bytes[13] = 9;  // after the magic and the record's header
+  CHECK(pair.acceptor.feed(bytes).message() == "wire version: got 9, want 1");
+  std::string answer = pair.acceptor.take_output();
+  CHECK(pair.dialer.feed(answer).message() == "refused by the peer: wire version: got 9, want 1");
+}
+
+TEST_CASE("frames behind the hello stay in the buffer") {
+  Pair pair;
+  std::string bytes = pair.dialer.take_output();
+  REQUIRE(pair.acceptor.feed(bytes).ok());
+  bytes = pair.acceptor.take_output();
+  REQUIRE(pair.dialer.feed(bytes).ok());
+  bytes = pair.dialer.take_output();
+  REQUIRE(pair.acceptor.feed(bytes).ok());
+  bytes = pair.acceptor.take_output() + "frames";
+  REQUIRE(pair.dialer.feed(bytes).ok());
+  CHECK(pair.dialer.up());
+  CHECK(bytes == "frames");
+}
+
+TEST_CASE("a proof cannot be reflected") {
+  Hello dialer(Hello::Side::kDialer, peer("a", 1), 1000, "secret", random_nonce());
+  Hello mirror(Hello::Side::kAcceptor, peer("b", 2), 1000, "guess", random_nonce());
+  std::string bytes = dialer.take_output();
+  REQUIRE(mirror.feed(bytes).ok());
+  bytes = mirror.take_output();
+  REQUIRE(dialer.feed(bytes).ok());
+  bytes = dialer.take_output();  // its own proof, sent back
+  CHECK_FALSE(dialer.feed(bytes).ok());
+  CHECK_FALSE(dialer.up());
+}
+
+TEST_CASE("garbage is refused, whatever it is") {
+  const uint64_t seed = std::random_device()();
+  MESSAGE("seed " << seed);
+  std::mt19937_64 random(seed);
+  std::string http = "GET / HTTP/1.1\r\n\r\n";
+  Pair first;
+  CHECK_FALSE(first.acceptor.feed(http).ok());
+  for (int round = 0; round < 3000; ++round) {
+    Pair pair;
+    std::string bytes = pair.dialer.take_output();
+    for (int n = 0; n < 3; ++n)
+      bytes[8 + random() % (bytes.size() - 8)] = static_cast<char>(random());
+    (void)pair.acceptor.feed(bytes);
+    pair.run();
+    CHECK_FALSE((pair.dialer.up() && !(pair.acceptor.peer() == peer("a", 1))));
+  }
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,43 @@
+#include "base/link.h"
+
+#include "base/cluster_token.h"
+#include "base/link_loop.h"
+
+namespace baton {
+
+class Links::Impl : public LinkLoop {
+  using LinkLoop::LinkLoop;
+};
+
+Links::Links(const LinkConfig& config, PeerInfo self, const std::string& listen, const Clock& clock,
+             Sink sink)
+    : impl_(std::make_unique<Impl>(config, std::move(self), read_cluster_token(config.token_file),
+                                   listen, clock, std::move(sink))) {}
+
+Links::~Links() = default;
+
+void Links::send(LinkId link, Message message) {
+  impl_->post(LinkLoop::Send{link, std::move(message)});
+}
+
+void Links::close(LinkId link, const std::string& reason) {
+  impl_->post(LinkLoop::Close{link, reason});
+}
+
+void Links::connect(const std::string& address) {
+  impl_->post(LinkLoop::Connect{address});
+}
+
+void Links::disconnect(const std::string& address) {
+  impl_->post(LinkLoop::Disconnect{address});
+}
+
+Lease Links::lease(LinkId link) const {
+  return impl_->lease(link);
+}
+
+int32_t Links::port() const {
+  return impl_->port();
+}
+
+}  // namespace baton

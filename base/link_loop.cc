@@ -1,0 +1,215 @@
+#include "base/link_loop.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace baton {
+
+LinkLoop::LinkLoop(const LinkConfig& config, PeerInfo self, std::string token,
+                   const std::string& listen, const Clock& clock, Links::Sink sink)
+    : config_(config),
+      self_(std::move(self)),
+      token_(std::move(token)),
+      clock_(clock),
+      sink_(std::move(sink)),
+      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      dialer_(config.reconnect_ms) {
+  for (const std::string* name : {&self_.worker_id, &self_.kv_compat_id, &self_.model_name})
+    if (name->size() > kPeerNameBytesMax)
+      throw ConfigError("name of this process: got " + std::to_string(name->size()) +
+                        " bytes, want at most " + std::to_string(kPeerNameBytesMax));
+  if (!wake_.valid() || !epoll_.valid()) throw ConfigError("no file descriptor left for links");
+  watch(wake_.get(), kWakeTag, EPOLLIN, EPOLL_CTL_ADD);
+  if (!listen.empty()) open_listener(listen);
+  thread_ = std::thread([this] { run(); });
+}
+
+LinkLoop::~LinkLoop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void LinkLoop::open_listener(const std::string& listen) {
+  const Result<HostPort> target = parse_host_port(listen);
+  if (!target.ok()) throw ConfigError("listen: " + target.status().message());
+  const auto found = resolve(*target, /*numeric_only=*/false);
+  if (!found.ok()) throw ConfigError("listen " + listen + ": " + found.status().message());
+  const SocketAddress& address = found->front();
+  if (token_.empty() && !is_loopback(address))
+    throw ConfigError("listen: got " + listen +
+                      " without a link.token_file, want one beyond loopback");
+  Result<ScopedFd> listener = listen_tcp(address);
+  if (!listener.ok()) throw ConfigError("listen " + listen + ": " + listener.status().message());
+  listener_ = std::move(*listener);
+  port_ = local_port(listener_);
+  watch(listener_.get(), kListenerTag, EPOLLIN, EPOLL_CTL_ADD);
+}
+
+void LinkLoop::watch(int fd, uint64_t tag, uint32_t events, int operation) {
+  epoll_event event{.events = events, .data = {.u64 = tag}};
+  CHECK(::epoll_ctl(epoll_.get(), operation, fd, &event) == 0) << "epoll_ctl: errno " << errno;
+}
+
+void LinkLoop::post(Command command) {
+  bool first = false;
+  {
+    std::lock_guard lock(mutex_);
+    first = commands_.empty();
+    commands_.push_back(std::move(command));
+  }
+  if (first) ::eventfd_write(wake_.get(), 1);
+}
+
+Lease LinkLoop::lease(LinkId link) const {
+  std::lock_guard lock(mutex_);
+  const auto at = leases_.find(link);
+  if (at != leases_.end()) return at->second;
+  return std::make_shared<const std::atomic<int64_t>>(0);
+}
+
+bool LinkLoop::stopping() const {
+  std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void LinkLoop::run() {
+  now_us_ = clock_.now_us();
+  while (!stopping()) wait_and_serve();
+  take_commands();  // what was sent before the end still goes out, as far as the sockets take it
+  flush_touched();
+}
+
+void LinkLoop::wait_and_serve() {
+  std::array<epoll_event, 256> events;
+  const int64_t last_round_us = now_us_;
+  const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms());
+  now_us_ = clock_.now_us();
+  drop_links_if_paused(last_round_us);
+  for (int i = 0; i < n; ++i) {
+    const uint64_t tag = events[i].data.u64;
+    if (tag == kWakeTag) {
+      eventfd_t count = 0;
+      ::eventfd_read(wake_.get(), &count);
+    } else if (tag == kListenerTag) {
+      accept_waiting();
+    } else {
+      serve(tag);
+    }
+  }
+  take_commands();
+  flush_touched();
+  tick();
+}
+
+int LinkLoop::wait_ms() const {
+  int64_t next_us = std::min(next_tick_us_, dialer_.next_due_us());
+  if (accept_again_us_ != 0) next_us = std::min(next_us, accept_again_us_);
+  if (next_us == INT64_MAX) return -1;
+  const int64_t wait_us = std::max<int64_t>(0, next_us - clock_.now_us());
+  return static_cast<int>(std::min<int64_t>((wait_us + 999) / 1000, 60'000));
+}
+
+// A process that was stopped (SIGSTOP, a suspended machine) wakes to sockets full of what was true
+// before. A peer that has given us up did so after our lease ran out: such links go first, and
+// nothing of that is read. Without a standstill an old lease only means that acknowledgements are
+// late.
+void LinkLoop::drop_links_if_paused(int64_t last_round_us) {
+  const int64_t paused_ms = (now_us_ - last_round_us) / 1000;
+  if (2 * paused_ms <= config_.lease_ms) return;
+  std::vector<LinkId> expired;
+  for (const auto& [link, connection] : connections_)
+    if (connection->up() && connection->lease()->load() <= now_us_) expired.push_back(link);
+  for (const LinkId link : expired)
+    drop(link, "this process stood still for " + std::to_string(paused_ms) +
+                   " ms, and its lease has run out");
+}
+
+void LinkLoop::take_commands() {
+  std::vector<Command> commands;
+  {
+    std::lock_guard lock(mutex_);
+    commands.swap(commands_);
+  }
+  for (Command& command : commands) std::visit([this](auto& c) { take(c); }, command);
+}
+
+void LinkLoop::take(Send& command) {
+  LinkConnection* connection = find(command.link);
+  if (connection == nullptr || !connection->up()) return;
+  const Status status = connection->send(command.message);
+  touched_.push_back(command.link);
+  if (!status.ok()) drop(command.link, status.message());
+}
+
+void LinkLoop::take(Close& command) {
+  if (find(command.link) == nullptr) return;
+  flush(command.link);
+  drop(command.link, command.reason);
+}
+
+void LinkLoop::take(Connect& command) {
+  dialer_.add(command.address, now_us_);
+}
+
+void LinkLoop::take(Disconnect& command) {
+  const LinkId link = dialer_.remove(command.address);
+  if (find(link) == nullptr) return;
+  flush(link);
+  drop(link, "disconnected");
+}
+
+void LinkLoop::take(Resolved& command) {
+  // Another answer to the same question, or nobody waits for it any more.
+  if (!dialer_.awaits_link(command.address)) return;
+  if (command.found.ok()) {
+    dial_socket(command.address, *command.found);
+  } else {
+    dialer_.ended(command.address, LinkDialer::kNoLink, now_us_, command.found.status().message());
+  }
+}
+
+void LinkLoop::flush_touched() {
+  std::sort(touched_.begin(), touched_.end());
+  touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
+  std::vector<LinkId> touched;
+  touched.swap(touched_);
+  for (const LinkId link : touched) flush(link);
+}
+
+void LinkLoop::tick() {
+  if (accept_again_us_ != 0 && now_us_ >= accept_again_us_) {
+    accept_again_us_ = 0;
+    watch(listener_.get(), kListenerTag, EPOLLIN, EPOLL_CTL_MOD);
+  }
+  for (const std::string& address : dialer_.take_due(now_us_)) dial(address);
+  if (now_us_ >= next_tick_us_) tick_links();
+}
+
+void LinkLoop::tick_links() {
+  std::vector<std::pair<LinkId, std::string>> failed;
+  next_tick_us_ = INT64_MAX;
+  for (const auto& [link, connection] : connections_) {
+    const Status status = connection->tick(now_us_);
+    if (!status.ok()) {
+      failed.emplace_back(link, status.message());
+      continue;
+    }
+    if (connection->wants_write()) touched_.push_back(link);
+    next_tick_us_ = std::min(next_tick_us_, connection->next_tick_us());
+  }
+  for (const auto& [link, reason] : failed) drop(link, reason);
+  flush_touched();
+}
+
+}  // namespace baton

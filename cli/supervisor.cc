@@ -1,0 +1,130 @@
+#include "cli/supervisor.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+namespace baton {
+
+namespace {
+
+constexpr int64_t kQuickExitUs = 5'000'000;  // an exit this soon counts as a failed start
+constexpr int32_t kQuickExitsMax = 5;
+constexpr int64_t kBackoffFirstMs = 100;
+constexpr int64_t kBackoffMaxMs = 5000;
+
+void sleep_ms(int64_t ms) {
+  const timespec pause{.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1'000'000};
+  nanosleep(&pause, nullptr);
+}
+
+// Runs in the child between fork and exec: async-signal-safe calls only.
+[[noreturn]] void become(const ChildSpec& spec, char* const* argv, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // the parent died before prctl took effect
+  setpgid(0, 0);                        // Ctrl-C reaches the supervisor alone, which then drains
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int log = open(spec.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null >= 0) dup2(null, STDIN_FILENO);
+  if (log >= 0) {
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+  }
+  execv(argv[0], argv);
+  _exit(127);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(std::vector<ChildSpec> children, const Clock& clock) : clock_(clock) {
+  for (ChildSpec& spec : children) children_.push_back(Child{.spec = std::move(spec)});
+}
+
+Supervisor::~Supervisor() {
+  stop(0);
+}
+
+void Supervisor::start(Child& child) {
+  std::vector<char*> argv;
+  for (std::string& argument : child.spec.argv) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become(child.spec, argv.data(), parent);
+  child.started_us = clock_.now_us();
+  child.pid = std::max(pid, 0);
+  if (pid < 0) child.start_at_us = clock_.now_us() + kBackoffMaxMs * 1000;
+}
+
+std::vector<std::string> Supervisor::poll() {
+  std::vector<std::string> lines;
+  for (Child& child : children_) {
+    int status = 0;
+    if (child.pid != 0 && waitpid(child.pid, &status, WNOHANG) == child.pid)
+      lines.push_back(exited(child, status));
+    if (child.pid == 0 && clock_.now_us() >= child.start_at_us) start(child);
+  }
+  return lines;
+}
+
+std::string Supervisor::exited(Child& child, int status) {
+  const bool quick = clock_.now_us() - child.started_us < kQuickExitUs;
+  child.quick_exits = quick ? child.quick_exits + 1 : 0;
+  child.backoff_ms = quick && child.backoff_ms > 0 ? std::min(child.backoff_ms * 2, kBackoffMaxMs)
+                                                   : kBackoffFirstMs;
+  child.start_at_us = clock_.now_us() + child.backoff_ms * 1000;
+  child.pid = 0;
+  const std::string how = WIFSIGNALED(status)
+                              ? "was killed by signal " + std::to_string(WTERMSIG(status))
+                              : "exited with status " + std::to_string(WEXITSTATUS(status));
+  return child.spec.name + " " + how + ", restarting in " + std::to_string(child.backoff_ms) +
+         " ms (log: " + child.spec.log_file + ")";
+}
+
+bool Supervisor::hopeless() const {
+  return std::any_of(children_.begin(), children_.end(),
+                     [](const Child& child) { return child.quick_exits >= kQuickExitsMax; });
+}
+
+void Supervisor::stop(int64_t drain_ms) {
+  for (const Child& child : children_) {
+    if (child.pid != 0) kill(child.pid, SIGTERM);
+  }
+  const int64_t deadline_us = clock_.now_us() + drain_ms * 1000;
+  while (running() > 0 && clock_.now_us() < deadline_us) {
+    for (Child& child : children_) {
+      if (child.pid != 0 && waitpid(child.pid, nullptr, WNOHANG) != 0) child.pid = 0;
+    }
+    if (running() > 0) sleep_ms(10);
+  }
+  for (Child& child : children_) {
+    if (child.pid == 0) continue;
+    kill(child.pid, SIGKILL);
+    waitpid(child.pid, nullptr, 0);
+    child.pid = 0;
+  }
+}
+
+int32_t Supervisor::running() const {
+  return static_cast<int32_t>(std::count_if(children_.begin(), children_.end(),
+                                            [](const Child& child) { return child.pid != 0; }));
+}
+
+pid_t Supervisor::pid(const std::string& name) const {
+  for (const Child& child : children_) {
+    if (child.spec.name == name) return child.pid;
+  }
+  return 0;
+}
+
+}  // namespace baton

@@ -1,0 +1,334 @@
+// The table of all settings. A new one gets its default in config.h and a row here.
+#include <sstream>
+
+#include "config/settings.h"
+
+namespace baton {
+namespace {
+
+struct Range {
+  double min = 0, max = 0;
+  const char* choices = "";  // separated by blanks
+};
+
+template <typename S>
+struct Row {
+  const char* name;
+  std::variant<int32_t S::*, int64_t S::*, double S::*, bool S::*, std::string S::*> member;
+  const char* unit;
+  Range range;
+  const char* help;
+  const char* alias = "";
+};
+
+constexpr double kMiB = 1 << 20;
+constexpr Range kAny = {};
+constexpr Range kShare = {0, 1};
+constexpr Range kWaitMs = {1, 3'600'000};
+
+using Table = std::vector<Setting>;
+
+template <typename S>
+void add(Table& table, const std::string& section, S& values, const std::vector<Row<S>>& rows) {
+  for (const Row<S>& row : rows) {
+    Setting setting{.name = section.empty() ? row.name : section + "." + row.name,
+                    .unit = row.unit,
+                    .min = row.range.min,
+                    .max = row.range.max,
+                    .help = row.help,
+                    .alias = row.alias};
+    std::istringstream choices(row.range.choices);
+    for (std::string choice; choices >> choice;) setting.choices.push_back(choice);
+    std::visit([&](auto member) { setting.value = &(values.*member); }, row.member);
+    table.push_back(std::move(setting));
+  }
+}
+
+void add_kv(Table& table, KvConfig& values) {
+  using C = KvConfig;
+  add<C>(table, "kv", values,
+         {
+             {"page_tokens",
+              &C::page_tokens,
+              "tokens",
+              {1, 1024},
+              "Tokens of one page of the KV cache."},
+             {"pool_mib", &C::pool_mib, "MiB", {1, 16 * kMiB}, "Memory of all pages of a worker."},
+             {"slab_mib",
+              &C::slab_mib,
+              "MiB",
+              {1, 65536},
+              "The pool is made of allocations of this size."},
+             {"dtype",
+              &C::dtype,
+              "",
+              {0, 0, "auto f32 f16 bf16"},
+              "Type of the cached keys and values."},
+         });
+}
+
+void add_scheduler(Table& table, SchedulerConfig& values) {
+  using C = SchedulerConfig;
+  add<C>(
+      table, "scheduler", values,
+      {
+          {"step_tokens",
+           &C::step_tokens,
+           "tokens",
+           {1, kMiB},
+           "Most tokens of one step, decodes and prefill chunks together."},
+          {"chunk_tokens",
+           &C::chunk_tokens,
+           "tokens",
+           {1, kMiB},
+           "Largest prefill chunk of one sequence in a step."},
+          {"running_max", &C::running_max, "choices", {1, 65536}, "Choices that decode at once."},
+          {"waiting_max",
+           &C::waiting_max,
+           "requests",
+           {1, kMiB},
+           "Requests held that have not started."},
+          {"steps_ahead", &C::steps_ahead, "steps", {0, 1}, "Steps prepared while one runs."},
+          {"prefix_cache", &C::prefix_cache, "", kAny,
+           "Keep pages of ended requests for prompts that begin alike."},
+      });
+}
+
+void add_prefill(Table& table, PrefillConfig& values) {
+  using C = PrefillConfig;
+  add<C>(table, "prefill", values,
+         {
+             {"reserve_ahead",
+              &C::reserve_ahead,
+              "requests",
+              {1, 1024},
+              "Grants held whose prompt has not begun."},
+             {"reserve_ttl_ms", &C::reserve_ttl_ms, "ms", kWaitMs,
+              "A grant not begun by then is given back."},
+             {"reserve_wait_ms", &C::reserve_wait_ms, "ms", kWaitMs,
+              "Without an answer to a reservation by then, the next candidate is asked."},
+         });
+}
+
+void add_decode(Table& table, DecodeConfig& values) {
+  using C = DecodeConfig;
+  add<C>(
+      table, "decode", values,
+      {
+          {"headroom_pages",
+           &C::headroom_pages,
+           "pages",
+           {0, 1024},
+           "Kept free of grants for each running choice, to grow into."},
+          {"local_prefill_tokens",
+           &C::local_prefill_tokens,
+           "tokens",
+           {0, kMiB},
+           "Prompts with at most so many uncached tokens are prefilled where they decode."},
+          {"local_prefill_ratio", &C::local_prefill_ratio, "", kShare,
+           "The same, when this is at most such a share of what the prefill worker would compute."},
+          {"open_wait_ms", &C::open_wait_ms, "ms", kWaitMs,
+           "How far a reservation may overtake its request."},
+          {"reserve_starve_ms", &C::reserve_starve_ms, "ms", kWaitMs,
+           "A reservation refused for so long goes before younger ones."},
+          {"grant_ttl_ms", &C::grant_ttl_ms, "ms", kWaitMs,
+           "A grant without an end by then is quarantined and called back."},
+          {"max_granted_share", &C::max_granted_share, "of the pool", kShare,
+           "Most pages granted to, or quarantined for, one worker."},
+          {"max_landing_share", &C::max_landing_share, "of the pool", kShare,
+           "The same, for all workers."},
+      });
+}
+
+void add_kvtransfer(Table& table, KvTransferConfig& values) {
+  using C = KvTransferConfig;
+  add<C>(table, "kvtransfer", values,
+         {
+             {"transports", &C::transports, "", kAny,
+              "Ways to move pages, best first, separated by commas."},
+             {"min_gbps",
+              &C::min_gbps,
+              "GB/s",
+              {0, 10000},
+              "A slower transport is refused at connect; 0: none is."},
+             {"require",
+              &C::require,
+              "",
+              {0, 0, "mapped ucx tcp loopback"},
+              "Only this transport; empty: any."},
+             {"digest", &C::digest, "", kAny,
+              "Compare a digest of the pages on both sides of a handoff."},
+             {"attach_timeout_ms", &C::attach_timeout_ms, "ms", kWaitMs,
+              "Longest try of one transport."},
+         });
+}
+
+void add_link(Table& table, LinkConfig& values) {
+  using C = LinkConfig;
+  add<C>(table, "link", values,
+         {
+             {"token_file", &C::token_file, "", kAny,
+              "File with the cluster's shared secret, 16 bytes or more; needed beyond loopback.",
+              "token-file"},
+             {"lease_ms", &C::lease_ms, "ms", {40, 600'000}, "A peer silent for so long is gone."},
+             {"hello_timeout_ms", &C::hello_timeout_ms, "ms", kWaitMs,
+              "A new connection is whole by then, or closed."},
+             {"reconnect_ms",
+              &C::reconnect_ms,
+              "ms",
+              {1, 1000},
+              "First wait between tries; doubles up to 1 s."},
+             {"outbox_bytes_max",
+              &C::outbox_bytes_max,
+              "bytes",
+              {kMiB, 1024 * kMiB},
+              "Queued to one peer; with more, its connection is dropped."},
+             {"connections_max", &C::connections_max, "connections", {1, 65536}, "Open at once."},
+         });
+}
+
+void add_route(Table& table, RouteConfig& values) {
+  using C = RouteConfig;
+  add<C>(table, "route", values,
+         {
+             {"candidates",
+              &C::candidates,
+              "workers",
+              {1, 16},
+              "Decode workers that hear of a request."},
+             {"queue_max",
+              &C::queue_max,
+              "requests",
+              {1, kMiB},
+              "Requests waiting for a place; more get status 429."},
+             {"queue_wait_ms", &C::queue_wait_ms, "ms", kWaitMs,
+              "Longest wait for a place; then status 503."},
+             {"local_prompt_tokens",
+              &C::local_prompt_tokens,
+              "tokens",
+              {0, kMiB},
+              "Prompts up to this length go straight to a decode worker."},
+             {"recovery_attempts_max",
+              &C::recovery_attempts_max,
+              "attempts",
+              {1, 100},
+              "Tries of one request, over all failures of workers."},
+             {"request_timeout_ms",
+              &C::request_timeout_ms,
+              "ms",
+              {1, 86'400'000},
+              "Longest life of a request."},
+         });
+}
+
+void add_http(Table& table, HttpConfig& values) {
+  using C = HttpConfig;
+  add<C>(
+      table, "http", values,
+      {
+          {"host", &C::host, "", kAny, "Address to listen on.", "host"},
+          {"port", &C::port, "", {0, 65535}, "Port to listen on; 0: any.", "port"},
+          {"body_bytes_max",
+           &C::body_bytes_max,
+           "bytes",
+           {1024, 1024 * kMiB},
+           "Largest body; more gets status 413."},
+          {"header_bytes_max",
+           &C::header_bytes_max,
+           "bytes",
+           {1024, kMiB},
+           "Largest header; more gets status 431."},
+          {"connections_max",
+           &C::connections_max,
+           "connections",
+           {1, 65536},
+           "Clients connected at once."},
+          {"keep_alive_ms", &C::keep_alive_ms, "ms", kWaitMs,
+           "An idle connection is closed after it."},
+          {"read_timeout_ms", &C::read_timeout_ms, "ms", kWaitMs,
+           "A request that has begun is whole by then."},
+          {"write_buffer_bytes_max",
+           &C::write_buffer_bytes_max,
+           "bytes",
+           {65536, 1024 * kMiB},
+           "Queued to one client; a client that stops reading is cut off here."},
+          {"json_depth_max", &C::json_depth_max, "levels", {8, 1000}, "Deepest nesting of a body."},
+          {"n_max", &C::n_max, "choices", {1, 1024}, "Most choices of one request."},
+          {"batch_max", &C::batch_max, "prompts", {1, 65536}, "Most prompts of one request."},
+          {"api_keys_file", &C::api_keys_file, "", kAny,
+           "File of accepted keys, one a line; empty: all may call."},
+      });
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(WorkerConfig& values) {
+  using C = WorkerConfig;
+  Table table;
+  add<C>(table, "", values,
+         {
+             {"model", &C::model, "", kAny, "GGUF file or Hugging Face folder."},
+             {"role", &C::role, "", {0, 0, "prefill decode both"}, "What this worker does."},
+             {"listen", &C::listen, "", kAny, "host:port for routers and workers."},
+             {"worker_id", &C::worker_id, "", kAny,
+              "Name that stays over restarts; empty: the listen address."},
+             {"metrics_listen", &C::metrics_listen, "", kAny,
+              "host:port of /metrics, /livez and /readyz; empty: none."},
+             {"device", &C::device, "", kAny, "cpu, or cuda and a number."},
+             {"isa",
+              &C::isa,
+              "",
+              {0, 0, "auto portable avx2 avx512_vnni"},
+              "Instructions that the CPU kernels use."},
+             {"threads",
+              &C::threads,
+              "threads",
+              {0, 4096},
+              "Threads of the forward pass; 0: one a core."},
+             {"context_len",
+              &C::context_len,
+              "tokens",
+              {0, 16 * kMiB},
+              "Longest sequence; 0: the model's."},
+             {"drain_timeout_ms", &C::drain_timeout_ms, "ms", kWaitMs,
+              "Longest time from a stop signal to the end."},
+             {"loop_max_us",
+              &C::loop_max_us,
+              "us",
+              {100, 10'000'000},
+              "Longer rounds of the loop are logged."},
+         });
+  add_kv(table, values.kv);
+  add_scheduler(table, values.scheduler);
+  add_prefill(table, values.prefill);
+  add_decode(table, values.decode);
+  add_kvtransfer(table, values.kvtransfer);
+  add_link(table, values.link);
+  return table;
+}
+
+std::vector<Setting> settings_of(RouterConfig& values) {
+  using C = RouterConfig;
+  Table table;
+  add<C>(table, "", values,
+         {
+             {"model", &C::model, "", kAny,
+              "GGUF file or Hugging Face folder: tokeniser and chat template."},
+             {"served_model_name", &C::served_model_name, "", kAny,
+              "Name in the API; empty: that of the file or folder."},
+             {"workers", &C::workers, "", kAny, "host:port of all workers, separated by commas."},
+             {"text_threads",
+              &C::text_threads,
+              "threads",
+              {1, 256},
+              "Threads that tokenise and detokenise."},
+             {"drain_timeout_ms", &C::drain_timeout_ms, "ms", kWaitMs,
+              "Longest time from a stop signal to the end."},
+         });
+  add_route(table, values.route);
+  add_http(table, values.http);
+  add_link(table, values.link);
+  return table;
+}
+
+}  // namespace baton

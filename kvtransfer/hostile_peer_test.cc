@@ -1,0 +1,198 @@
+// What a stranger or a broken peer sends to D's sockets: never a crash, never a byte in a page that is not granted.
+#include <poll.h>
+#include <sys/mman.h>
+
+#include "kvtransfer/mapped.h"
+#include "kvtransfer/tcp.h"
+#include "kvtransfer/test_rig.h"
+#include "kvtransfer/unix_socket.h"
+#include "kvtransfer/wire.h"
+#include "tests/doctest.h"
+
+namespace baton {
+namespace {
+
+// D with an offer for link 9, and a raw socket to one of its listeners.
+struct Target {
+  Target() : d({.transports = "mapped,tcp"}, clock), offer(*decode_offer(d.mover->offer(9))) {}
+
+  ScopedFd connect_tcp() const {
+    const SocketAddress address = *SocketAddress::parse(offer.endpoints[1].address);
+    ScopedFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.bytes), 0);
+    return fd;
+  }
+  ScopedFd connect_mapped() const {
+    Result<ScopedFd> fd = connect_unix(offer.endpoints[0].address);
+    REQUIRE(fd.ok());
+    return std::move(*fd);
+  }
+  bool untouched() const {
+    for (int32_t page = 0; page < kTestPages; ++page) {
+      if (!d.pools.is_zero(0, page) || !d.pools.is_zero(1, page)) return false;
+    }
+    return true;
+  }
+  SystemClock clock;
+  TestEnd d;
+  Offer offer;
+};
+
+void send_all(const ScopedFd& fd, const std::string& bytes) {
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const ssize_t sent = send(fd.get(), bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+    if (sent <= 0) return;  // closed already
+    at += static_cast<size_t>(sent);
+  }
+}
+
+// Waits for the other end's close, reading what comes before; false after 10 s.
+bool closed_by_peer(const ScopedFd& fd) {
+  for (;;) {
+    pollfd one{.fd = fd.get(), .events = POLLIN};
+    if (poll(&one, 1, 10'000) != 1) return false;
+    char byte = 0;
+    if (recv(fd.get(), &byte, 1, 0) <= 0) return true;
+  }
+}
+
+std::string tcp_hello(const Nonce& nonce, uint16_t version = kTcpVersion) {
+  WireWriter out;
+  out.put(kTcpMagic);
+  out.put(version);
+  out.put(uint16_t{0});
+  out.put(nonce);
+  return out.take();
+}
+
+std::string mapped_hello(const Nonce& nonce) {
+  WireWriter out;
+  out.put(MappedKind::kHello);
+  out.put(kMappedVersion);
+  out.put(nonce);
+  return out.take();
+}
+
+std::string tcp_frame(const TcpFrame& frame, size_t payload) {
+  WireWriter out;
+  out.put(frame);
+  return out.take() + std::string(payload, 'x');
+}
+
+}  // namespace
+
+TEST_CASE("tcp: wrong nonce, wrong version, noise") {
+  Target target;
+  for (const std::string& hello : {tcp_hello(random_nonce()), tcp_hello(target.offer.keys.connect, 99),
+                                   tcp_hello(target.offer.keys.proof), std::string(1000, 'x')}) {
+    const ScopedFd fd = target.connect_tcp();
+    send_all(fd, hello);
+    CHECK(closed_by_peer(fd));
+  }
+  CHECK(target.untouched());
+}
+
+TEST_CASE("tcp: frames outside the pool or the grant") {
+  Target target;
+  target.d.mover->allow(9, 1, {{2}, {}});
+  target.d.mover->allow(8, 2, {{3}, {}});  // another link's
+  const int64_t page_bytes = target.d.pools.borrowed[0]->page_bytes();
+  const TcpFrame bad[] = {
+      {.slot_gen = 1, .bytes = 8, .group = 2, .page = 2},
+      {.slot_gen = 1, .bytes = 8, .group = -7, .page = 2},
+      {.slot_gen = 1, .bytes = 8, .group = 0, .page = -1},
+      {.slot_gen = 1, .bytes = 8, .group = 0, .page = kTestPages},
+      {.slot_gen = 1, .bytes = 0, .group = 0, .page = 2},
+      {.slot_gen = 1, .bytes = -8, .group = 0, .page = 2},
+      {.slot_gen = 1, .bytes = INT64_MAX, .group = 0, .page = 2},
+      {.slot_gen = 1, .offset = page_bytes - 4, .bytes = 8, .group = 0, .page = 2},
+      {.slot_gen = 1, .offset = -8, .bytes = 8, .group = 0, .page = 2},
+      {.slot_gen = 1, .offset = INT64_MAX, .bytes = 8, .group = 0, .page = 2},
+      {.slot_gen = 1, .bytes = 8, .group = 0, .page = 3},
+      {.slot_gen = 2, .bytes = 8, .group = 0, .page = 3},
+  };
+  for (const TcpFrame& frame : bad) {
+    CAPTURE(frame.offset);
+    CAPTURE(frame.bytes);
+    CAPTURE(frame.page);
+    const ScopedFd fd = target.connect_tcp();
+    send_all(fd, tcp_hello(target.offer.keys.connect) + tcp_frame(frame, 64));
+    CHECK(closed_by_peer(fd));
+  }
+  CHECK(target.untouched());
+}
+
+TEST_CASE("tcp: random bytes after a true hello") {
+  Target target;
+  const uint64_t seed = std::random_device()();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int32_t round = 0; round < 50; ++round) {
+    std::string noise(4096, '\0');
+    for (char& byte : noise) byte = static_cast<char>(random());
+    const ScopedFd fd = target.connect_tcp();
+    send_all(fd, tcp_hello(target.offer.keys.connect) + noise);
+    CHECK(closed_by_peer(fd));
+  }
+  CHECK(target.untouched());
+}
+
+TEST_CASE("mapped: no memory without nonce and a pidfd of the peer itself") {
+  Target target;
+  const ScopedFd file(memfd_create("not-a-pidfd", MFD_CLOEXEC));
+  struct Hello {
+    std::string bytes;
+    std::vector<int> fds;
+  };
+  const Hello bad[] = {
+      {mapped_hello(random_nonce()), {file.get()}},
+      {mapped_hello(target.offer.keys.connect), {file.get()}},
+      {mapped_hello(target.offer.keys.connect), {}},
+      {mapped_hello(target.offer.keys.connect), {file.get(), file.get()}},
+      {mapped_hello(target.offer.keys.connect).substr(0, 9), {}},
+      {std::string(1, static_cast<char>(MappedKind::kWant)) + std::string(8, '\0'), {}},
+      {std::string(200, 'x'), {}},
+  };
+  for (const Hello& hello : bad) {
+    const ScopedFd fd = target.connect_mapped();
+    REQUIRE(send_message(fd.get(), hello.bytes, hello.fds).ok());
+    pollfd one{.fd = fd.get(), .events = POLLIN};
+    REQUIRE_EQ(poll(&one, 1, 10'000), 1);
+    CHECK_FALSE(receive_message(fd.get()).ok());
+  }
+}
+
+// P's side: a D that answers nonsense.
+TEST_CASE("mapped: a listener that is not the peer's is not written to") {
+  const std::string name = "baton-test-" + to_hex(random_nonce());
+  const Result<ScopedFd> listener = listen_unix(name);
+  REQUIRE(listener.ok());
+  SystemClock clock;
+  TestEnd p({.transports = "mapped"}, clock);
+  const Offer offer{.keys = {random_nonce(), random_nonce()},
+                    .pools = geometry_of(p.pools.borrowed),
+                    .endpoints = {{"mapped", name}}};
+  p.mover->attach(1, encode_offer(offer), long_lease());
+  pollfd one{.fd = listener->get(), .events = POLLIN};
+  REQUIRE_EQ(poll(&one, 1, 10'000), 1);
+  const ScopedFd socket = accept_unix(listener->get());
+  const ScopedFd memory(memfd_create("other", MFD_CLOEXEC));
+  REQUIRE_EQ(ftruncate(memory.get(), kScratchBytes), 0);
+  const char welcome[] = {static_cast<char>(MappedKind::kWelcome)};
+  SUBCASE("memory without the proof") {
+    REQUIRE(send_message(socket.get(), std::string_view(welcome, 1), {memory.get()}).ok());
+    CHECK_EQ(p.log.wait(MoverEvent::Kind::kAttachFailed).error, "mapped: mapped: this memory is not the peer's");
+  }
+  SUBCASE("memory that is too short") {
+    REQUIRE_EQ(ftruncate(memory.get(), 100), 0);
+    REQUIRE(send_message(socket.get(), std::string_view(welcome, 1), {memory.get()}).ok());
+    CHECK_NE(p.log.wait(MoverEvent::Kind::kAttachFailed).error.find("got 100 bytes"), std::string::npos);
+  }
+  SUBCASE("another message") {
+    REQUIRE(send_message(socket.get(), "\x07", {}).ok());
+    CHECK_EQ(p.log.wait(MoverEvent::Kind::kAttachFailed).error, "mapped: mapped: unexpected message");
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,172 @@
+#include "kvtransfer/mapped_route.h"
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "kvtransfer/probe.h"
+#include "kvtransfer/wire.h"
+
+namespace baton {
+namespace {
+
+// glibc 2.36 has no wrapper that C++ programs can rely on.
+ScopedFd open_own_pidfd() { return ScopedFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
+
+}  // namespace
+
+Result<std::unique_ptr<Route>> MappedRoute::connect(const TransportContext& context, LinkId link, const Offer& offer,
+                                                    const std::string& socket_name, RouteOwner& owner) {
+  Result<ScopedFd> socket = connect_unix(socket_name);
+  if (!socket.ok()) return socket.status();
+  const ScopedFd pidfd = open_own_pidfd();
+  if (!pidfd.valid()) return unavailable(std::string("pidfd_open: ") + strerror(errno));
+  WireWriter hello;
+  hello.put(MappedKind::kHello);
+  hello.put(kMappedVersion);
+  hello.put(offer.keys.connect);
+  const Status sent = send_message(socket->get(), hello.take(), {pidfd.get()});
+  if (!sent.ok()) return sent;
+  return std::unique_ptr<Route>(new MappedRoute(context, link, offer, owner, std::move(*socket)));
+}
+
+MappedRoute::MappedRoute(const TransportContext& context, LinkId link, const Offer& offer, RouteOwner& owner,
+                         ScopedFd socket)
+    : link_(link),
+      keys_(offer.keys),
+      pools_(offer.pools),
+      owner_(owner),
+      slabs_(offer.pools.size()),
+      socket_(std::move(socket)) {
+  watch_ = context.loop.watch(socket_.get(), EPOLLIN, [this](uint32_t) { on_message(); });
+  timeout_ = context.loop.after_ms(context.attach_timeout_ms, [this] {
+    watch_.reset();
+    owner_.route_broken(link_, unavailable("no answer from the peer"));
+  });
+}
+
+void MappedRoute::on_message() {
+  const Status status = advance();
+  if (status.ok()) return;
+  ready_ = false;
+  timeout_.reset();
+  watch_.reset();
+  owner_.route_broken(link_, status);
+}
+
+Status MappedRoute::advance() {
+  Result<UnixMessage> message = receive_message(socket_.get());
+  if (!message.ok()) return message.status();
+  MappedKind kind{};
+  if (!WireReader(message->bytes).get(kind) || ready_ || kind != awaited_) {
+    return invalid_argument("mapped: unexpected message");
+  }
+  switch (kind) {
+    case MappedKind::kWelcome: return check_scratch(*message);
+    case MappedKind::kChecked: return want_next_slabs();
+    case MappedKind::kSlabs: return take_slabs(std::move(*message));
+    default: return invalid_argument("mapped: unexpected message");
+  }
+}
+
+Status MappedRoute::check_scratch(const UnixMessage& message) {
+  if (message.fds.size() != 1) return invalid_argument("mapped: welcome without its memory");
+  Result<SharedMapping> scratch = SharedMapping::map(message.fds[0].get(), kScratchBytes);
+  if (!scratch.ok()) return scratch.status();
+  scratch_ = std::move(*scratch);
+  if (std::memcmp(scratch_.data(), keys_.proof.data(), keys_.proof.size()) != 0) {
+    return invalid_argument("mapped: this memory is not the peer's");
+  }
+  const Nonce challenge = random_nonce();
+  std::memcpy(scratch_.data() + kScratchChallengeAt, challenge.data(), challenge.size());
+  WireWriter out;
+  out.put(MappedKind::kCheck);
+  out.put(challenge);
+  awaited_ = MappedKind::kChecked;
+  return send_message(socket_.get(), out.take(), {});
+}
+
+Status MappedRoute::want_next_slabs() {
+  for (size_t group = 0; group < pools_.size(); ++group) {
+    if (slabs_[group].size() == slab_count(group)) continue;
+    WireWriter out;
+    out.put(MappedKind::kWant);
+    out.put(static_cast<uint32_t>(group));
+    out.put(static_cast<uint32_t>(slabs_[group].size()));
+    awaited_ = MappedKind::kSlabs;
+    return send_message(socket_.get(), out.take(), {});
+  }
+  const Measurement measurement = measure();
+  scratch_ = {};
+  timeout_.reset();
+  ready_ = true;
+  owner_.route_ready(link_, measurement);
+  WireWriter out;
+  out.put(MappedKind::kReady);
+  return send_message(socket_.get(), out.take(), {});
+}
+
+Status MappedRoute::take_slabs(UnixMessage message) {
+  WireReader in(message.bytes);
+  MappedKind kind{};
+  uint32_t group = 0;
+  uint32_t first = 0;
+  const bool whole = in.get(kind) && in.get(group) && in.get(first);
+  if (!whole || group >= slabs_.size() || first != slabs_[group].size() || message.fds.empty()) {
+    return invalid_argument("mapped: malformed slabs");
+  }
+  for (const ScopedFd& fd : message.fds) {
+    const size_t slab = slabs_[group].size();
+    if (slab == slab_count(group)) return invalid_argument("mapped: more slabs than pages");
+    Result<SharedMapping> mapping = SharedMapping::map(fd.get(), slab_bytes(group, slab));
+    if (!mapping.ok()) return mapping.status();
+    slabs_[group].push_back(std::move(*mapping));
+  }
+  return want_next_slabs();
+}
+
+size_t MappedRoute::slab_count(size_t group) const {
+  const PoolGeometry& pool = pools_[group];
+  return static_cast<size_t>((int64_t{pool.num_pages} + pool.pages_per_slab - 1) / pool.pages_per_slab);
+}
+
+int64_t MappedRoute::slab_bytes(size_t group, size_t slab) const {
+  const PoolGeometry& pool = pools_[group];
+  const int64_t first_page = static_cast<int64_t>(slab) * pool.pages_per_slab;
+  return std::min<int64_t>(pool.pages_per_slab, pool.num_pages - first_page) * pool.page_bytes;
+}
+
+Measurement MappedRoute::measure() const {
+  const std::vector<std::byte> source(kProbeSliceBytes, std::byte{0x5a});
+  std::byte* const target = scratch_.data() + kScratchProbeAt;
+  const auto copy_all = [&] {
+    for (int32_t i = 0; i < kProbeSlices; ++i) {
+      std::memcpy(target + i * kProbeSliceBytes, source.data(), kProbeSliceBytes);
+    }
+  };
+  copy_all();  // the kernel makes the pages at the first touch
+  const Stopwatch stopwatch;
+  copy_all();
+  const double gbps = gbps_of(kProbeSliceBytes * kProbeSlices, stopwatch.elapsed_us());
+  double latency_us = 1e9;
+  for (int32_t i = 0; i < kProbePings; ++i) {
+    const Stopwatch ping;
+    std::memcpy(target + i * 64, source.data(), 64);
+    latency_us = std::min(latency_us, ping.elapsed_us());
+  }
+  return {gbps, latency_us};
+}
+
+bool MappedRoute::start(const Slice& slice) {
+  const PoolGeometry& pool = pools_[slice.group];
+  const SharedMapping& slab = slabs_[slice.group][slice.dst_page / pool.pages_per_slab];
+  std::byte* const page = slab.data() + slice.dst_page % pool.pages_per_slab * pool.page_bytes;
+  std::memcpy(page + slice.offset, slice.src, static_cast<size_t>(slice.bytes));
+  return true;
+}
+
+}  // namespace baton

@@ -1,0 +1,178 @@
+#include "kvtransfer/mover.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "kvtransfer/mapped.h"
+#include "kvtransfer/tcp.h"
+#include "kvtransfer/ucx.h"
+
+namespace baton {
+namespace {
+
+// Null where this machine cannot do it.
+std::unique_ptr<Transport> make_transport(const std::string& name, const TransportContext& context) {
+  if (name == "mapped") return std::make_unique<MappedTransport>(context);
+  if (name == "tcp") return std::make_unique<TcpTransport>(context);
+  if (name == "ucx") {
+    Result<std::unique_ptr<UcxTransport>> ucx = UcxTransport::make(context);
+    if (ucx.ok()) return std::move(*ucx);
+    log_warn("transport_unavailable", {{"transport", name}, {"reason", ucx.status().message()}});
+    return nullptr;
+  }
+  throw ConfigError("kvtransfer.transports: got \"" + name + "\", want mapped, ucx or tcp");
+}
+
+bool ends_transfer(MoverEvent::Kind kind) {
+  return kind == MoverEvent::Kind::kDone || kind == MoverEvent::Kind::kFailed || kind == MoverEvent::Kind::kAborted;
+}
+
+}  // namespace
+
+// ---- the inbox ----
+
+void HandoffInbox::post(Command command) {
+  {
+    std::lock_guard lock(mutex_);
+    next_.commands.push_back(std::move(command));
+  }
+  loop_.wake();
+}
+
+void HandoffInbox::step_written(uint64_t step) {
+  {
+    std::lock_guard lock(mutex_);
+    next_.written_step = std::max(next_.written_step, step);
+    if (transfers_ == 0) return;
+  }
+  loop_.wake();
+}
+
+void HandoffInbox::add_transfers(int64_t change) {
+  std::lock_guard lock(mutex_);
+  transfers_ += change;
+}
+
+void HandoffInbox::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    next_.stop = true;
+  }
+  loop_.wake();
+}
+
+HandoffInbox::Batch HandoffInbox::take() {
+  std::lock_guard lock(mutex_);
+  Batch batch{.written_step = next_.written_step, .stop = next_.stop};
+  batch.commands.swap(next_.commands);
+  return batch;
+}
+
+// ---- the mover ----
+
+Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
+             const std::string& listen_host, const Clock& clock, Sink sink, const Decorator& decorator)
+    : layout_(layout), pools_(std::move(pools)), sink_(std::move(sink)), inbox_(loop_) {
+  for (const KvGroup& group : layout_.groups) last_layer_ = std::max(last_layer_, group.layers.back());
+  const auto report_event = [this](MoverEvent event) { report(std::move(event)); };
+  const TransportContext context{loop_,       pools_, offers_, grants_, listen_host, config.attach_timeout_ms, report_event};
+  std::istringstream names(config.transports);
+  std::vector<Transport*> transports;
+  for (std::string name; std::getline(names, name, ',');) {
+    std::unique_ptr<Transport> transport = make_transport(name, context);
+    if (transport == nullptr) continue;
+    if (decorator) transport = decorator(std::move(transport), loop_);
+    transports.push_back(transport.get());
+    transports_.push_back(std::move(transport));
+  }
+  if (transports_.empty()) throw ConfigError("kvtransfer.transports: got \"" + config.transports + "\": none can be used here");
+  pusher_ = std::make_unique<Pusher>(config, layout_, pools_, std::move(transports), clock, report_event);
+  thread_ = std::thread([this] { run(); });
+}
+
+Mover::~Mover() {
+  inbox_.stop();
+  thread_.join();
+}
+
+// The handoff thread.
+void Mover::run() {
+  for (;;) {
+    HandoffInbox::Batch batch = inbox_.take();
+    if (batch.stop) return;
+    for (const HandoffInbox::Command& command : batch.commands) command();
+    pusher_->step_written(batch.written_step);
+    const bool more = pusher_->pump();
+    loop_.poll(!more);
+  }
+}
+
+void Mover::report(MoverEvent event) {
+  if (ends_transfer(event.kind)) inbox_.transfer_ended();
+  sink_(std::move(event));
+}
+
+std::string Mover::offer(LinkId link) {
+  Offer offer{.keys = offers_.add(link), .pools = geometry_of(pools_)};
+  for (const auto& transport : transports_) offer.endpoints.push_back({transport->name(), transport->endpoint()});
+  return encode_offer(offer);
+}
+
+void Mover::allow(LinkId link, uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group) {
+  grants_.allow(link, slot_gen, pages_per_group);
+}
+
+void Mover::disallow(uint64_t slot_gen) { grants_.disallow(slot_gen); }
+
+bool Mover::stores_ourselves(const std::string& transport) const {
+  return std::any_of(transports_.begin(), transports_.end(),
+                     [&](const auto& ours) { return transport == ours->name() && ours->stores_ourselves(); });
+}
+
+void Mover::forget(LinkId link) {
+  offers_.remove(link);
+  inbox_.post([this, link] {
+    for (const auto& transport : transports_) transport->forget(link);
+  });
+}
+
+void Mover::attach(LinkId link, const std::string& offer, Lease lease) {
+  inbox_.post([this, link, offer, lease = std::move(lease)] { pusher_->attach(link, offer, lease); });
+}
+
+void Mover::detach(LinkId link) {
+  inbox_.post([this, link] { pusher_->detach(link); });
+}
+
+void Mover::begin(TransferId transfer, LinkId link, uint64_t slot_gen) {
+  inbox_.transfer_begun();
+  inbox_.post([this, transfer, link, slot_gen] { pusher_->begin(transfer, link, slot_gen); });
+}
+
+void Mover::push(const std::vector<PushPage>& pages) {
+  inbox_.post([this, pages] { pusher_->push_pages(pages); });
+}
+
+void Mover::finish(TransferId transfer, uint64_t last_step) {
+  inbox_.post([this, transfer, last_step] { pusher_->finish(transfer, last_step); });
+}
+
+void Mover::abort(TransferId transfer) {
+  inbox_.post([this, transfer] { pusher_->abort(transfer); });
+}
+
+void Mover::layer_written(const StepInput& step, int32_t layer) {
+  if (!step.pushes.empty()) {
+    inbox_.post([this, pages = step.pushes, layer] { pusher_->push_layer(pages, layer); });
+  }
+  if (layer == last_layer_) inbox_.step_written(step.step);
+}
+
+std::unique_ptr<PageMover> make_page_mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
+                                           const std::string& listen_host, const Clock& clock, PageMover::Sink sink) {
+  return std::make_unique<Mover>(config, layout, std::move(pools), listen_host, clock, std::move(sink));
+}
+
+}  // namespace baton

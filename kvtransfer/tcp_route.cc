@@ -1,0 +1,208 @@
+#include "kvtransfer/tcp_route.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "kvtransfer/wire.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kWindowFrames = 1024;
+constexpr int64_t kWindowUnsentBytes = 8 << 20;
+constexpr size_t kFramesPerWrite = 16;
+
+}  // namespace
+
+TcpRoute::TcpRoute(const TransportContext& context, LinkId link, const Offer& offer,
+                   std::vector<SocketAddress> addresses, RouteOwner& owner)
+    : context_(context),
+      link_(link),
+      nonce_(offer.keys.connect),
+      owner_(owner),
+      addresses_(std::move(addresses)),
+      probe_(kProbeSliceBytes, std::byte{0x5a}) {
+  try_next_address();
+}
+
+bool TcpRoute::has_room() const {
+  return state_ == State::kReady && frames_.size() < kWindowFrames && unsent_bytes_ < kWindowUnsentBytes;
+}
+
+bool TcpRoute::start(const Slice& slice) {
+  add({{slice.slot_gen, slice.offset, slice.bytes, slice.group, slice.dst_page}, slice.src, slice.transfer});
+  return false;
+}
+
+void TcpRoute::add(const Outgoing& outgoing) {
+  frames_.push_back(outgoing);
+  unsent_bytes_ += outgoing.frame.bytes;
+  watch_.set_events(EPOLLIN | EPOLLOUT);
+}
+
+// ---- connecting ----
+
+// Each address has the attach timeout; an address that fails at once costs nothing.
+void TcpRoute::try_next_address() {
+  const auto again = [this] { addresses_.empty() ? fail(unavailable("cannot connect")) : try_next_address(); };
+  watch_.reset();
+  const SocketAddress address = addresses_.front();
+  addresses_.erase(addresses_.begin());
+  const auto* target = reinterpret_cast<const sockaddr*>(&address.storage);
+  socket_ = ScopedFd(socket(target->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket_.valid() && (::connect(socket_.get(), target, address.bytes) == 0 || errno == EINPROGRESS)) {
+    watch_ = context_.loop.watch(socket_.get(), EPOLLOUT, [this](uint32_t events) { on_ready(events); });
+    timeout_ = context_.loop.after_ms(context_.attach_timeout_ms, again);
+  } else {
+    timeout_ = context_.loop.after_ms(0, again);  // not from inside Transport::connect
+  }
+}
+
+Status TcpRoute::send_hello() {
+  const int on = 1;
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  WireWriter hello;
+  hello.put(kTcpMagic);
+  hello.put(kTcpVersion);
+  hello.put(uint16_t{0});
+  hello.put(nonce_);
+  const std::string bytes = hello.take();
+  // A fresh socket takes these few bytes whole.
+  const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(bytes.size())) return unavailable(std::string("hello: ") + strerror(errno));
+  state_ = State::kHello;
+  watch_.set_events(EPOLLIN);
+  return {};
+}
+
+// ---- events ----
+
+void TcpRoute::fail(const Status& reason) {
+  state_ = State::kBroken;
+  timeout_.reset();
+  watch_.reset();
+  socket_.reset();
+  owner_.route_broken(link_, reason);
+}
+
+void TcpRoute::on_ready(uint32_t epoll_events) {
+  const Status status = advance(epoll_events);
+  if (status.ok()) return;
+  if (state_ == State::kConnecting && !addresses_.empty()) return try_next_address();
+  fail(status);
+}
+
+Status TcpRoute::advance(uint32_t epoll_events) {
+  if (state_ == State::kConnecting) {
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error != 0) return unavailable(std::string("connect: ") + strerror(error));
+    return send_hello();
+  }
+  if ((epoll_events & ~uint32_t{EPOLLOUT}) != 0) {
+    const Status status = read_answers();
+    if (!status.ok()) return status;
+  }
+  return flush();
+}
+
+Status TcpRoute::flush() {
+  while (sent_frames_ < frames_.size()) {
+    std::array<iovec, 2 * kFramesPerWrite> parts;
+    size_t count = 0;
+    for (size_t i = sent_frames_; i < frames_.size() && count < parts.size(); ++i) {
+      Outgoing& next = frames_[i];
+      parts[count++] = {&next.frame, sizeof(next.frame)};
+      parts[count++] = {const_cast<std::byte*>(next.src), static_cast<size_t>(next.frame.bytes)};
+    }
+    size_t skip = static_cast<size_t>(sent_bytes_);
+    for (size_t i = 0; i < 2 && skip > 0; ++i) {
+      const size_t cut = std::min(skip, parts[i].iov_len);
+      parts[i] = {static_cast<char*>(parts[i].iov_base) + cut, parts[i].iov_len - cut};
+      skip -= cut;
+    }
+    msghdr message{.msg_iov = parts.data(), .msg_iovlen = count};
+    const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (sent < 0) return unavailable(strerror(errno));
+    sent_bytes_ += sent;
+    while (sent_frames_ < frames_.size()) {
+      const int64_t frame_bytes = sizeof(TcpFrame) + frames_[sent_frames_].frame.bytes;
+      if (sent_bytes_ < frame_bytes) break;
+      sent_bytes_ -= frame_bytes;
+      unsent_bytes_ -= frames_[sent_frames_].frame.bytes;
+      ++sent_frames_;
+    }
+  }
+  const bool all_sent = sent_frames_ == frames_.size();
+  watch_.set_events(all_sent ? uint32_t{EPOLLIN} : EPOLLIN | EPOLLOUT);
+  return {};
+}
+
+Status TcpRoute::read_answers() {
+  std::array<uint8_t, 256> answers;
+  const ssize_t got = recv(socket_.get(), answers.data(), answers.size(), 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+  if (got <= 0) return unavailable(got == 0 ? "the peer has closed the connection" : strerror(errno));
+  for (ssize_t i = 0; i < got; ++i) {
+    const Status status = take_answer(static_cast<TcpAnswer>(answers[i]));
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status TcpRoute::take_answer(TcpAnswer answer) {
+  if (state_ == State::kHello) {
+    if (answer != TcpAnswer::kWelcome) return invalid_argument("tcp: unexpected answer to the hello");
+    state_ = State::kPinging;
+    send_probe(1, 1);
+    return {};
+  }
+  const bool known = answer == TcpAnswer::kStored || answer == TcpAnswer::kGivenUp;
+  if (!known || sent_frames_ == 0) return invalid_argument("tcp: unexpected answer");
+  const TransferId transfer = frames_.front().transfer;
+  frames_.pop_front();
+  --sent_frames_;
+  if (state_ != State::kReady) {
+    take_probe_answer();
+  } else if (answer == TcpAnswer::kStored) {
+    owner_.slice_done(link_, transfer);
+  } else {
+    owner_.slice_refused(link_, transfer, "the peer has given up this grant");
+  }
+  return {};
+}
+
+// ---- measuring ----
+
+void TcpRoute::send_probe(int64_t bytes, int32_t count) {
+  stopwatch_ = {};
+  for (int32_t i = 0; i < count; ++i) add({{.bytes = bytes, .group = kProbeGroup}, probe_.data(), 0});
+}
+
+void TcpRoute::take_probe_answer() {
+  if (state_ == State::kPinging) {
+    const double elapsed_us = stopwatch_.elapsed_us();
+    const bool first = pings_left_ == kProbePings;
+    measurement_.latency_us = first ? elapsed_us : std::min(measurement_.latency_us, elapsed_us);
+    if (--pings_left_ > 0) return send_probe(1, 1);
+    state_ = State::kMeasuring;
+    return send_probe(kProbeSliceBytes, kProbeSlices);
+  }
+  if (!frames_.empty()) return;
+  measurement_.gbps = gbps_of(kProbeSliceBytes * kProbeSlices, stopwatch_.elapsed_us());
+  probe_ = {};
+  timeout_.reset();
+  state_ = State::kReady;
+  owner_.route_ready(link_, measurement_);
+}
+
+}  // namespace baton

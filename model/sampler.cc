@@ -1,0 +1,137 @@
+#include "model/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "model/random.h"
+
+namespace baton {
+namespace {
+
+constexpr float kLogprobFloor = -9999.0F;
+constexpr float kGreedyTemperature = 1e-5F;  // below it, as 0
+
+// A token this many nats below the likeliest has a probability under 1e-13: less than the rounding of the sum.
+constexpr float kNegligibleNats = 30.0F;
+
+constexpr auto kLikelier = [](const auto& a, const auto& b) {
+  return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
+};
+
+}  // namespace
+
+TokenId arg_max(const float* logits, int32_t vocab_size) {
+  constexpr int32_t kLanes = 16;  // independent maxima, so that the compiler can use vectors
+  std::array<float, kLanes> largest;
+  largest.fill(-std::numeric_limits<float>::infinity());
+  int32_t i = 0;
+  for (; i + kLanes <= vocab_size; i += kLanes) {
+    for (int32_t lane = 0; lane < kLanes; ++lane) {
+      const float value = logits[i + lane];
+      largest[lane] = value > largest[lane] ? value : largest[lane];
+    }
+  }
+  float best = *std::max_element(largest.begin(), largest.end());
+  for (; i < vocab_size; ++i) best = logits[i] > best ? logits[i] : best;
+  if (best == -std::numeric_limits<float>::infinity()) return -1;
+  return static_cast<TokenId>(std::find(logits, logits + vocab_size, best) - logits);
+}
+
+TokenId Sampler::choose(const float* logits, const ChoiceState& state) {
+  const float* row = logits;
+  if (state.adjusts()) {
+    adjusted_.assign(logits, logits + vocab_size_);
+    state.adjust(adjusted_.data(), vocab_size_);
+    row = adjusted_.data();
+  }
+  const TokenId likeliest = arg_max(row, vocab_size_);
+  if (likeliest < 0 && row != logits) return arg_max(logits, vocab_size_);
+  if (likeliest < 0 || !std::isfinite(row[likeliest])) return -1;
+  if (state.spec().temperature < kGreedyTemperature || state.spec().top_k == 1) return likeliest;
+  return draw(row, likeliest, state);
+}
+
+TokenId Sampler::draw(const float* logits, TokenId likeliest, const ChoiceState& state) {
+  const SamplingSpec& spec = state.spec();
+  const float largest = logits[likeliest];
+  const float cut = largest - kNegligibleNats * spec.temperature;
+  candidates_.clear();
+  for (TokenId token = 0; token < vocab_size_; ++token) {
+    if (logits[token] > cut) {
+      candidates_.push_back({std::exp((logits[token] - largest) / spec.temperature), token});
+    }
+  }
+  if (spec.top_k > 0) keep_top_k(spec.top_k);
+  if (spec.top_p < 1.0F) keep_top_p(spec.top_p);
+  if (spec.min_p > 0) {
+    std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < spec.min_p; });
+  }
+  const double total = std::accumulate(
+      candidates_.begin(), candidates_.end(), 0.0,
+      [](double sum, const Candidate& candidate) { return sum + candidate.weight; });
+  const double point = uniform_at(spec.seed, state.choice(), state.next_position()) * total;
+  double sum = 0;
+  for (const Candidate& candidate : candidates_) {
+    sum += candidate.weight;
+    if (point < sum) return candidate.token;
+  }
+  return candidates_.empty() ? likeliest : candidates_.back().token;
+}
+
+void Sampler::keep_top_k(int32_t top_k) {
+  if (static_cast<size_t>(top_k) >= candidates_.size()) return;
+  std::nth_element(candidates_.begin(), candidates_.begin() + top_k, candidates_.end(),
+                   kLikelier);
+  candidates_.resize(static_cast<size_t>(top_k));
+}
+
+// The fewest likeliest tokens whose share reaches top_p, at least one. Sorts only as many as it needs.
+void Sampler::keep_top_p(double top_p) {
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.weight;
+  double sum = 0;
+  size_t kept = 0;
+  for (size_t sorted = std::min<size_t>(64, candidates_.size());;
+       sorted = std::min(sorted * 8, candidates_.size())) {
+    std::partial_sort(candidates_.begin() + static_cast<std::ptrdiff_t>(kept),
+                      candidates_.begin() + static_cast<std::ptrdiff_t>(sorted),
+                      candidates_.end(), kLikelier);
+    for (; kept < sorted; ++kept) {
+      if (kept > 0 && sum >= top_p * total) break;
+      sum += candidates_[kept].weight;
+    }
+    if (kept < sorted || sorted == candidates_.size()) break;
+  }
+  candidates_.resize(kept);
+}
+
+LogSoftmax::LogSoftmax(const float* logits, int32_t vocab_size)
+    : logits_(logits), vocab_size_(vocab_size) {
+  const TokenId likeliest = arg_max(logits, vocab_size);
+  const float largest = likeliest < 0 ? 0 : logits[likeliest];
+  double total = 0;
+  for (int32_t i = 0; i < vocab_size; ++i) total += std::exp(logits[i] - largest);
+  log_total_ = largest + std::log(total);
+}
+
+float LogSoftmax::logprob(TokenId token) const {
+  const auto value = static_cast<float>(logits_[token] - log_total_);
+  return value > kLogprobFloor ? std::min(value, 0.0F) : kLogprobFloor;
+}
+
+std::vector<TokenLogprob> LogSoftmax::top(int32_t k) const {
+  std::vector<TokenId> ids(static_cast<size_t>(vocab_size_));
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto end = ids.begin() + std::clamp(k, 0, vocab_size_);
+  std::partial_sort(ids.begin(), end, ids.end(), [this](TokenId a, TokenId b) {
+    return logits_[a] != logits_[b] ? logits_[a] > logits_[b] : a < b;
+  });
+  std::vector<TokenLogprob> result;
+  for (auto id = ids.begin(); id != end; ++id) result.push_back({*id, logprob(*id)});
+  return result;
+}
+
+}  // namespace baton

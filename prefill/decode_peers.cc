@@ -1,0 +1,106 @@
+// The pushing side's connections to decode workers: attach, detach, DRAINED_ALL.
+#include <algorithm>
+
+#include "prefill/push_side.h"
+
+namespace baton {
+
+void PushSide::on_decode_up(LinkId link, const PeerInfo& peer) {
+  DecodePeer& decode = peers_[peer.worker_id];
+  decode.link = link;
+  decode.attached = false;
+  decode.attach_failed = false;
+  peer_of_link_[link] = peer.worker_id;
+  maybe_drained_all(decode);
+}
+
+void PushSide::on_offer(LinkId link, const Attach& offer) {
+  const auto it = peer_of_link_.find(link);
+  if (it == peer_of_link_.end()) return;
+  mover_.attach(link, offer.blob, outbox_.lease(link));
+  peers_[it->second].detaching.push_back(link);
+}
+
+void PushSide::on_mover_link(const MoverEvent& event) {
+  const auto it = peer_of_link_.find(event.link);
+  if (it == peer_of_link_.end()) return;
+  DecodePeer& peer = peers_[it->second];
+  switch (event.kind) {
+    case MoverEvent::Kind::kAttached:
+      if (peer.link != event.link) break;
+      peer.attached = true;
+      outbox_.send(event.link, Attach{.transport = event.transport, .reply = true});
+      break;
+    case MoverEvent::Kind::kAttachFailed:
+      if (peer.link != event.link) break;
+      peer.attach_failed = true;
+      peer.error = event.error;
+      break;
+    case MoverEvent::Kind::kDetached:
+      std::erase(peer.detaching, event.link);
+      peer_of_link_.erase(it);
+      maybe_drained_all(peer);
+      break;
+    default:
+      break;
+  }
+  pump();
+}
+
+// Once the last copy over every earlier connection has ended, D may reuse whatever it had granted
+// on them: this covers GRANTs, COMMITs and ACKs that were lost with a connection.
+void PushSide::maybe_drained_all(DecodePeer& peer) {
+  const bool copies_may_run = std::any_of(peer.detaching.begin(), peer.detaching.end(),
+                                          [&](LinkId link) { return link != peer.link; });
+  if (peer.link != 0 && !copies_may_run) outbox_.send(peer.link, DrainedAll{});
+}
+
+void PushSide::on_link_down(LinkId link) {
+  const auto it = peer_of_link_.find(link);
+  if (it == peer_of_link_.end()) return;
+  DecodePeer& peer = peers_[it->second];
+  if (peer.link == link) {
+    peer.link = 0;
+    peer.attached = false;
+  }
+  const bool was_attached =
+      std::find(peer.detaching.begin(), peer.detaching.end(), link) != peer.detaching.end();
+  if (was_attached) {
+    mover_.detach(link);  // kFailed for each of its transfers, then kDetached
+  } else {
+    peer_of_link_.erase(it);
+  }
+  for (const AttemptId& id :
+       ids_where([&](const Handoff& h) { return h.link == link && h.state != State::kQueued; })) {
+    lost_decode(*find(id));
+  }
+  pump();
+}
+
+void PushSide::lost_decode(Handoff& handoff) {
+  const AttemptId id = handoff.id;
+  switch (handoff.state) {
+    case State::kReserving:
+      if (handoff.cancelled) {
+        erase(id);
+      } else if (next_candidate(handoff, "lost the decode worker")) {
+        queue_.push_front(id);
+      }
+      break;
+    case State::kGranted:
+    case State::kPrefilling:
+    case State::kTransferring:
+      routers_.send(id.id, failed(id, "lost the decode worker"));
+      stop(handoff);
+      break;
+    case State::kCommitted:  // D has it or has told the router; either way nothing of ours is left
+      erase(id);
+      break;
+    case State::kQueued:
+    case State::kDraining:
+    case State::kLocal:
+      break;
+  }
+}
+
+}  // namespace baton

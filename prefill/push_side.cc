@@ -1,0 +1,288 @@
+#include "prefill/push_side.h"
+
+#include <algorithm>
+
+namespace baton {
+
+namespace {
+
+bool all_finished(const std::vector<TokenEvent>& first_tokens) {
+  return std::all_of(first_tokens.begin(), first_tokens.end(),
+                     [](const TokenEvent& event) { return event.finish != FinishReason::kNone; });
+}
+
+}  // namespace
+
+PushSide::PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, const KvLayout& layout,
+                   Scheduler& scheduler, const PrefixCache& prefix_cache, PageMover& mover,
+                   Outbox& outbox, RouterLinks& routers, const Clock& clock)
+    : config_(config),
+      attach_timeout_us_(attach_timeout_ms * 1000),
+      layout_(layout),
+      scheduler_(scheduler),
+      prefix_cache_(prefix_cache),
+      mover_(mover),
+      outbox_(outbox),
+      routers_(routers),
+      clock_(clock) {}
+
+// ---- from the router ----
+
+void PushSide::on_prefill(Prefill prefill) {
+  const AttemptId id = prefill.id;
+  if (handoffs_.count(id) != 0) return;  // repeated: the first one counts
+  Handoff& handoff = handoffs_[id];
+  handoff.id = id;
+  handoff.prefill = std::move(prefill);
+  enter(handoff, State::kQueued);
+  if (handoff.prefill.candidates.empty()) {
+    start_local(handoff);
+  } else {
+    queue_.push_back(id);
+    pump();
+  }
+}
+
+void PushSide::start_local(Handoff& handoff) {
+  const Prefill& prefill = handoff.prefill;
+  const AttemptId id = handoff.id;
+  auto seq =
+      scheduler_.add_prompt({id, prefill.spec, prefill.prompt_len, prefill.tokens}, std::nullopt);
+  if (seq.ok()) {
+    handoff.seq = *seq;
+    sequences_[*seq] = id;
+    enter(handoff, State::kLocal);
+    return;
+  }
+  refuse_or_fail(id, seq.status());
+  erase(id);
+}
+
+void PushSide::refuse_or_fail(const AttemptId& id, const Status& status) {
+  if (status.code() == Code::kResourceExhausted) {
+    routers_.send(id.id, Refused{.id = id, .retry_after_ms = 50, .reason = status.message()});
+  } else {
+    routers_.send(id.id, Failed{.id = id, .retryable = false, .message = status.message()});
+  }
+}
+
+void PushSide::on_cancel(const AttemptId& id) {
+  if (Handoff* handoff = find(id)) stop(*handoff);
+  pump();
+}
+
+void PushSide::on_router_lost(Epoch router_epoch) {
+  for (const AttemptId& id :
+       ids_where([&](const Handoff& h) { return h.id.id.router_epoch == router_epoch; })) {
+    stop(*find(id));
+  }
+  pump();
+}
+
+// ---- computing and pushing ----
+
+void PushSide::on_started(const PromptStarted& started) {
+  const auto it = sequences_.find(started.seq);
+  if (it == sequences_.end()) return;  // a local prefill of the decode side
+  Handoff& handoff = *find(it->second);
+  if (handoff.state != State::kGranted) return;  // local
+  enter(handoff, State::kPrefilling);
+  handoff.begun = true;
+  mover_.begin(handoff.transfer, handoff.link, handoff.slot_gen);
+  mover_.push(started.ready);
+  pump();
+}
+
+void PushSide::on_prompt_done(PromptDone done) {
+  const auto it = sequences_.find(done.seq);
+  if (it == sequences_.end()) return;
+  Handoff& handoff = *find(it->second);
+  routers_.send(done.id.id, Usage{.id = done.id, .cached_tokens = done.cached_tokens});
+  if (!done.pushed) return;
+  sequences_.erase(it);
+  handoff.seq = 0;
+  handoff.pages = std::move(done.pages);
+  handoff.first_tokens = std::move(done.first_tokens);
+  enter(handoff, State::kTransferring);
+  if (all_finished(handoff.first_tokens)) {
+    stop(handoff);  // nothing is left to decode: D gets DRAINED instead of COMMIT
+  } else {
+    mover_.finish(handoff.transfer, done.step);
+  }
+}
+
+void PushSide::on_ended(SeqId seq) {
+  const auto it = sequences_.find(seq);
+  if (it != sequences_.end()) erase(AttemptId(it->second));
+}
+
+void PushSide::commit(Handoff& handoff) {
+  Commit commit{.id = handoff.id, .slot_gen = handoff.slot_gen};
+  commit.token_count = static_cast<int32_t>(handoff.prefill.tokens.size());
+  commit.first_tokens = handoff.first_tokens;
+  handoff.pages.clear();
+  enter(handoff, State::kCommitted);
+  outbox_.send(handoff.link, std::move(commit));
+}
+
+void PushSide::on_ack(LinkId link, const Ack& ack) {
+  Handoff* handoff = by_grant(link, ack.slot_gen);
+  if (handoff == nullptr || handoff->state != State::kCommitted) return;
+  const AttemptId id = handoff->id;
+  if (!ack.accepted) routers_.send(id.id, failed(id, "the decode worker had given up its grant"));
+  erase(id);
+}
+
+void PushSide::on_release(LinkId link, const Release& release) {
+  Handoff* handoff = by_grant(link, release.slot_gen);
+  if (handoff == nullptr) {
+    outbox_.send(link, Drained{release.slot_gen});  // we hold nothing of it, now or later
+    return;
+  }
+  if (handoff->state == State::kDraining || handoff->state == State::kCommitted)
+    return;  // DRAINED or NAK will tell
+  routers_.send(handoff->id.id, failed(handoff->id, "the decode worker took back its grant"));
+  stop(*handoff);
+}
+
+// ---- stopping: nothing is given back while a copy may still read or write it ----
+
+void PushSide::stop(Handoff& handoff) {
+  const AttemptId id = handoff.id;
+  if (handoff.seq != 0) {
+    handoff.pages = scheduler_.cancel(handoff.seq);
+    sequences_.erase(handoff.seq);
+    handoff.seq = 0;
+  }
+  switch (handoff.state) {
+    case State::kQueued:
+    case State::kLocal:
+    case State::kCommitted:  // D has its own CANCEL
+      erase(id);
+      break;
+    case State::kReserving:
+      handoff.cancelled = true;  // the answer, or the link's end, is still to come
+      break;
+    case State::kGranted:
+      drained(handoff);
+      break;
+    case State::kPrefilling:
+    case State::kTransferring:
+      enter(handoff, State::kDraining);
+      mover_.abort(handoff.transfer);
+      break;
+    case State::kDraining:
+      break;
+  }
+}
+
+void PushSide::drained(Handoff& handoff) {
+  outbox_.send(handoff.link, Drained{handoff.slot_gen});
+  erase(AttemptId(handoff.id));
+  pump();
+}
+
+void PushSide::on_mover(const MoverEvent& event) {
+  using Kind = MoverEvent::Kind;
+  if (event.kind == Kind::kAttached || event.kind == Kind::kAttachFailed ||
+      event.kind == Kind::kDetached) {
+    on_mover_link(event);
+    return;
+  }
+  Handoff* handoff = by_transfer(event.transfer);
+  if (handoff == nullptr) return;
+  if (event.kind == Kind::kDone && handoff->state == State::kTransferring) {
+    commit(*handoff);
+    return;
+  }
+  if (handoff->state !=
+      State::kDraining) {  // kFailed: the copies have ended, the computing may go on
+    routers_.send(handoff->id.id, failed(handoff->id, "the handoff failed: " + event.error));
+    if (handoff->seq != 0) {
+      handoff->pages = scheduler_.cancel(handoff->seq);
+      sequences_.erase(handoff->seq);
+      handoff->seq = 0;
+    }
+  }
+  drained(*handoff);
+}
+
+void PushSide::on_timer() {
+  const int64_t now = clock_.now_us();
+  const auto late = [&](const Handoff& handoff, int64_t limit_ms) {
+    return now - handoff.since_us > limit_ms * 1000;
+  };
+  for (const AttemptId& id : ids_where([&](const Handoff& h) {
+         return (h.state == State::kGranted && late(h, config_.reserve_ttl_ms)) ||
+                (h.state == State::kReserving && late(h, config_.reserve_wait_ms));
+       })) {
+    Handoff& handoff = *find(id);
+    if (handoff.state == State::kGranted) {
+      routers_.send(id.id,
+                    Refused{.id = id, .retry_after_ms = 100, .reason = "prefill worker is busy"});
+      stop(handoff);
+    } else if (handoff.cancelled) {
+      erase(id);  // a late GRANT is answered with DRAINED
+    } else if (next_candidate(handoff, "no answer to RESERVE")) {
+      queue_.push_front(id);
+    }
+  }
+  pump();
+}
+
+// ---- bookkeeping ----
+
+void PushSide::enter(Handoff& handoff, State state) {
+  handoff.state = state;
+  handoff.since_us = clock_.now_us();
+}
+
+PushSide::Handoff* PushSide::find(const AttemptId& id) {
+  const auto it = handoffs_.find(id);
+  return it == handoffs_.end() ? nullptr : &it->second;
+}
+
+PushSide::Handoff* PushSide::by_transfer(TransferId transfer) {
+  const auto it = transfers_.find(transfer);
+  return it == transfers_.end() ? nullptr : find(it->second);
+}
+
+PushSide::Handoff* PushSide::by_grant(LinkId link, uint64_t slot_gen) {
+  const auto it = grants_.find({link, slot_gen});
+  return it == grants_.end() ? nullptr : find(it->second);
+}
+
+void PushSide::erase(const AttemptId& id) {
+  const auto it = handoffs_.find(id);
+  if (it == handoffs_.end()) return;
+  transfers_.erase(it->second.transfer);
+  grants_.erase({it->second.link, it->second.slot_gen});
+  sequences_.erase(it->second.seq);
+  handoffs_.erase(it);
+}
+
+const char* PushSide::stage(const AttemptId& id) const {
+  const auto it = handoffs_.find(id);
+  if (it == handoffs_.end()) return "";
+  switch (it->second.state) {
+    case State::kQueued:
+      return "queued";
+    case State::kReserving:
+      return "reserving";
+    case State::kGranted:
+      return "granted";
+    case State::kPrefilling:
+      return "prefilling";
+    case State::kTransferring:
+      return "transferring";
+    case State::kCommitted:
+      return "committed";
+    case State::kDraining:
+      return "draining";
+    case State::kLocal:
+      return "prefilling";
+  }
+  return "";
+}
+
+}  // namespace baton

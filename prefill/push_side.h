@@ -1,0 +1,152 @@
+// P's side of the handoff: one state machine per attempt, from PREFILL to ACK. docs/protocol.md has
+// the picture. Owned by the worker's loop: every function is a call from there, none blocks. Time
+// comes in through `clock` and on_timer.
+//
+//   queued ──► reserving ──► granted ──► prefilling ──► transferring ──► committed ──► (gone)
+//     ▲            │FULL/GONE    │             │               │
+//     └─ next ─────┘             └──── cancel, RELEASE, link lost ──► draining ──DRAINED──► (gone)
+//
+// Who holds what: queued and reserving hold nothing. granted holds D's pages. From prefilling on
+// also our own pages: they are given back when the mover says that the last copy has ended (kDone,
+// kAborted, kFailed), never before.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/link.h"
+#include "base/messages.h"
+#include "config/config.h"
+#include "kvtransfer/page_mover.h"
+#include "scheduler/scheduler.h"
+#include "worker/router_links.h"
+
+namespace baton {
+
+// What the router is told of an attempt that another worker may still bring to its end.
+inline Failed failed(const AttemptId& id, std::string message) {
+  return {.id = id, .retryable = true, .message = std::move(message)};
+}
+
+class PushSide {
+ public:
+  PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, const KvLayout& layout,
+           Scheduler& scheduler, const PrefixCache& prefix_cache, PageMover& mover, Outbox& outbox,
+           RouterLinks& routers, const Clock& clock);
+
+  // From the router.
+  void on_prefill(Prefill prefill);
+  void on_cancel(const AttemptId& id);
+  void on_router_lost(Epoch router_epoch);
+
+  // From decode workers.
+  void on_decode_up(LinkId link, const PeerInfo& peer);
+  void on_link_down(LinkId link);
+  void on_offer(LinkId link, const Attach& offer);
+  void on_grant(LinkId link, Grant grant);
+  void on_refuse(LinkId link, const Refuse& refuse);
+  void on_ack(LinkId link, const Ack& ack);
+  void on_release(LinkId link, const Release& release);
+
+  // From our own scheduler and mover.
+  void on_started(const PromptStarted& started);
+  void on_prompt_done(PromptDone done);
+  void on_ended(SeqId seq);
+  void on_mover(const MoverEvent& event);
+  void on_timer();
+
+  bool idle() const { return handoffs_.empty() && grants_.empty(); }
+  size_t size() const { return handoffs_.size(); }
+  const char* stage(const AttemptId& id) const;  // "" if unknown
+
+ private:
+  enum class State : uint8_t {
+    kQueued,
+    kReserving,
+    kGranted,
+    kPrefilling,
+    kTransferring,
+    kCommitted,
+    kDraining,
+    kLocal
+  };
+
+  struct Handoff {
+    AttemptId id;
+    Prefill prefill;
+    State state = State::kQueued;
+    size_t candidate = 0;  // index into prefill.candidates of the one being asked
+    bool any_full = false;
+    int32_t retry_after_ms = 0;
+    bool cancelled = false;  // while reserving: the answer still comes
+    LinkId link = 0;         // to D
+    uint64_t slot_gen = 0;
+    TransferId transfer = 0;  // != 0 from granted on
+    bool begun = false;       // mover.begin was called
+    SeqId seq = 0;
+    int64_t since_us = 0;  // when this state began
+    GroupPages pages;      // ours, held until the last copy has ended
+    std::vector<TokenEvent> first_tokens;
+  };
+
+  struct DecodePeer {
+    LinkId link = 0;  // 0 = no connection now
+    bool attached = false;
+    bool attach_failed = false;
+    std::string error;
+    std::vector<LinkId>
+        detaching;  // links given to the mover and not yet detached: copies may be under way
+  };
+
+  Handoff* find(const AttemptId& id);
+  Handoff* by_transfer(TransferId transfer);
+  Handoff* by_grant(LinkId link, uint64_t slot_gen);
+  void enter(Handoff& handoff, State state);
+  void start_local(Handoff& handoff);
+  void pump();  // queued -> reserving, as far as reserve_ahead allows
+  bool ask_candidate(Handoff& handoff);
+  void send_reserve(Handoff& handoff, const DecodePeer& peer);
+  bool next_candidate(Handoff& handoff, const std::string& why);
+  void refuse_or_fail(const AttemptId& id, const Status& status);
+  void stop(Handoff& handoff);     // gives back what is held, at once or by way of draining
+  void drained(Handoff& handoff);  // the last copy has ended: DRAINED to D, pages home
+  void commit(Handoff& handoff);
+  void erase(const AttemptId& id);
+  void on_mover_link(const MoverEvent& event);
+  void lost_decode(Handoff& handoff);
+  void maybe_drained_all(DecodePeer& peer);
+  template <typename Predicate>
+  std::vector<AttemptId> ids_where(Predicate predicate) const {
+    std::vector<AttemptId> ids;
+    for (const auto& [id, handoff] : handoffs_) {
+      if (predicate(handoff)) ids.push_back(id);
+    }
+    return ids;
+  }
+
+  // Constant after construction.
+  const PrefillConfig config_;
+  const int64_t attach_timeout_us_;
+  const KvLayout& layout_;
+  Scheduler& scheduler_;
+  const PrefixCache& prefix_cache_;
+  PageMover& mover_;
+  Outbox& outbox_;
+  RouterLinks& routers_;
+  const Clock& clock_;
+
+  std::map<AttemptId, Handoff> handoffs_;
+  std::deque<AttemptId> queue_;  // in state queued, oldest first
+  std::unordered_map<TransferId, AttemptId> transfers_;
+  std::map<std::pair<LinkId, uint64_t>, AttemptId> grants_;  // (link, slot_gen)
+  std::unordered_map<SeqId, AttemptId> sequences_;
+  std::map<std::string, DecodePeer> peers_;  // by worker id
+  std::unordered_map<LinkId, std::string> peer_of_link_;
+  TransferId next_transfer_ = 1;
+};
+
+}  // namespace baton

@@ -1,0 +1,142 @@
+// Finds a place for every request, follows its attempts and repairs what breaks: OPEN and PREFILL,
+// PLACED and REFUSED, tokens in order, replay after the loss of a worker (PROTOCOL.md, rules 7 to
+// 10). Driven by calls: submissions and cancels from the API, link events, a timer. Router loop
+// thread only; sends through the Outbox and never waits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/link.h"
+#include "base/messages.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "router/generation.h"
+#include "router/metrics.h"
+#include "router/placement.h"
+#include "router/relay.h"
+
+namespace baton {
+
+class Dispatcher {
+ public:
+  Dispatcher(const RouteConfig& config, Epoch router_epoch, Outbox& outbox, const Clock& clock,
+             Placement& placement, RouterMetrics& metrics);
+
+  // OK, or RESOURCE_EXHAUSTED when so many more would overflow the queue (route.queue_max).
+  Status admit(size_t generations) const;
+  // REQUIRES: admit() said OK. The sink hears of the generation later, never from inside of this
+  // call.
+  GenerationId submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
+  // The caller has lost interest; its sink hears nothing more. Unknown ids are ignored.
+  void cancel(GenerationId id);
+
+  void on_link_up(LinkId link, const PeerInfo& peer);
+  void on_link_down(LinkId link, const std::string& reason);
+  void on_message(LinkId link, const Message& message);
+  // To be called every few milliseconds: deadlines, and retries of what was refused.
+  void on_timer();
+
+  size_t waiting() const { return waiting_; }  // without a token so far
+  size_t active() const { return generations_.size(); }
+
+ private:
+  struct Choice {
+    explicit Choice(int32_t first_position) : relay(first_position) {}
+    ChoiceRelay relay;
+    std::vector<TokenId> accepted;  // handed to the sink
+    bool finished = false;
+  };
+  struct Generation {
+    GenerationId id = 0;
+    GenerationRequest request;
+    std::shared_ptr<GenerationSink> sink;
+    std::vector<Choice> choices;
+    std::string kv_compat_id;  // of the workers that made the tokens so far; empty before the first
+    int64_t deadline_us = 0;
+    int32_t cached_tokens = -1;    // as told to the sink
+    int32_t scored_positions = 0;  // prompt logprobs told to the sink so far
+    bool waiting = true;           // no token has come yet
+    int64_t submitted_us = 0;
+    std::vector<RequestId> parts;
+  };
+  // One request of the protocol: all choices of a generation, or after a replay of n > 1 one of
+  // them.
+  struct Part {
+    RequestId id;
+    GenerationId generation = 0;
+    int32_t first_choice = 0;
+    int32_t n = 1;
+    uint32_t attempt = 0;
+    int32_t recoveries = 0;
+    int32_t refusals = 0;
+    int64_t queued_until_us = 0;  // then it is answered with an error; queued parts only
+    int64_t retry_at_us = 0;
+    // The current attempt:
+    bool sent = false;
+    LinkId prefill = 0;          // 0: none, or no longer needed
+    std::vector<LinkId> opened;  // decode workers that got OPEN and no CLOSE
+    LinkId decode = 0;           // the one that has it; 0 before PLACED
+    bool decode_spoke = false;   // has sent a token: it does not need the prefill worker any more
+    std::string kv_compat_id;
+    std::vector<uint64_t> chain;  // of the tokens sent, for the history
+    // What Placement has been told of it, to be taken back:
+    LinkId prefill_loaded = 0;
+    int64_t prefill_load = 0;
+    LinkId decode_loaded = 0;
+  };
+  using QueueKey =
+      std::tuple<int32_t, GenerationId, uint64_t>;  // priority, age, sequence of the part
+
+  void handle(LinkId link, const Placed& placed);
+  void handle(LinkId link, const Refused& refused);
+  void handle(LinkId link, const Failed& failed);
+  void handle(LinkId link, const Events& events);
+  void handle(LinkId link, const PromptLogprobs& logprobs);
+  void handle(LinkId link, const Usage& usage);
+  void take_token(LinkId link, const TokenEvent& event);
+  // True while the part lives on.
+  bool release(Part& part, Generation& generation, const TokenEvent& event, LinkId from);
+  void end_part(Part& part, Generation& generation, const TokenEvent& last, LinkId from);
+
+  Part& add_part(Generation& generation, int32_t first_choice, int32_t n);
+  void enqueue(Part& part, int64_t retry_at_us);
+  void place_queued();
+  bool place(Part& part);
+  void send_attempt(Part& part, Generation& generation, const Plan& plan,
+                    std::vector<TokenId> tokens);
+  void settle_on(Part& part, LinkId decode);  // CLOSEs the other candidates
+  void stop_attempt(Part& part);              // CANCELs it everywhere
+  void replay(Part& part, const std::string& reason);
+  void erase_part(RequestId id);
+  void erase_generation(GenerationId id);
+  void fail(GenerationId id, const Status& status);
+  void set_load(Part& part, LinkId prefill, int64_t prefill_tokens, LinkId decode);
+  Part* current(const AttemptId& id);  // null and counted when stale
+  std::vector<TokenId> tokens_of(const Part& part, const Generation& generation) const;
+  QueueKey queue_key(const Part& part) const;
+
+  const RouteConfig config_;
+  const Epoch epoch_;
+  Outbox& outbox_;
+  const Clock& clock_;
+  Placement& placement_;
+  RouterMetrics& metrics_;
+
+  uint64_t next_sequence_ = 1;
+  GenerationId next_generation_ = 1;
+  std::map<GenerationId, Generation>
+      generations_;  // in order of deadline too: all have the same time
+  std::unordered_map<RequestId, Part> parts_;
+  std::set<QueueKey> queue_;  // parts that are to be placed, first served first
+  size_t waiting_ = 0;
+};
+
+}  // namespace baton

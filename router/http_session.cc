@@ -1,0 +1,340 @@
+#include "router/http_session.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/read.hpp>
+#include <utility>
+
+#include "router/http_rules.h"
+#include "router/openai_error.h"
+
+namespace baton {
+namespace http = boost::beast::http;
+
+namespace {
+
+constexpr size_t kPipelinedBytesMax = 64 << 10;  // read ahead while an answer is under way
+constexpr int64_t kLingerMs = 1000;  // for the client to read an error before the connection goes
+
+bool is_body_error(const boost::system::error_code& error) {
+  return error == http::error::body_limit;
+}
+
+}  // namespace
+
+// The handler's end of an answer. It may outlive the connection: then nothing happens.
+class HttpSession::Reply final : public HttpReply {
+ public:
+  Reply(std::weak_ptr<HttpSession> session, uint64_t serial)
+      : session_(std::move(session)), serial_(serial) {}
+
+  void send(HttpResponse response) override {
+    if (const auto session = session_.lock()) session->send(serial_, std::move(response));
+  }
+  void start_events() override {
+    if (const auto session = session_.lock()) session->start_events(serial_);
+  }
+  void write(std::string_view events) override {
+    if (const auto session = session_.lock()) session->write(serial_, events);
+  }
+  void end() override {
+    if (const auto session = session_.lock()) session->end(serial_);
+  }
+  void on_gone(std::function<void()> gone) override {
+    const auto session = session_.lock();
+    if (session != nullptr && session->is_current(serial_)) {
+      session->on_gone_ = std::move(gone);
+    } else if (session != nullptr) {
+      boost::asio::post(session->socket_.get_executor(), std::move(gone));
+    } else {
+      gone();  // the connection is no more: nobody else is on the stack of this session
+    }
+  }
+
+ private:
+  const std::weak_ptr<HttpSession> session_;
+  const uint64_t serial_;
+};
+
+HttpSession::HttpSession(Socket socket, const HttpConfig& config, HttpHandler& handler,
+                         OnClose on_close)
+    : socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      config_(config),
+      handler_(handler),
+      on_close_(std::move(on_close)) {
+  ErrorCode ignored;
+  socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+}
+
+void HttpSession::drain() {
+  draining_ = true;
+  const bool idle = (state_ == State::kReading && input_.size() == 0 && !parser_->got_some()) ||
+                    (state_ == State::kFlushing && output_.empty() && writing_.empty());
+  if (idle) close();
+}
+
+void HttpSession::close() {
+  if (closed_) return;
+  closed_ = true;
+  timer_.cancel();
+  ErrorCode ignored;
+  socket_.close(ignored);
+  gone();
+  boost::asio::post(socket_.get_executor(),
+                    [self = shared_from_this()] { self->on_close_(self.get()); });
+}
+
+void HttpSession::arm(int64_t after_ms) {
+  timer_.expires_after(std::chrono::milliseconds(after_ms));
+  timer_.async_wait([self = shared_from_this()](ErrorCode error) {
+    if (!error) self->close();
+  });
+}
+
+void HttpSession::read_head() {
+  state_ = State::kReading;
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(config_.header_bytes_max));
+  parser_->body_limit(static_cast<uint64_t>(config_.body_bytes_max));
+  arm(input_.size() > 0 ? config_.read_timeout_ms : config_.keep_alive_ms);
+  http::async_read_header(
+      socket_, input_, *parser_,
+      [self = shared_from_this()](ErrorCode error, size_t) { self->on_head(error); });
+}
+
+void HttpSession::on_head(ErrorCode error) {
+  if (closed_) return;
+  const auto& head = parser_->get();
+  is_head_ = head.method() == http::verb::head;
+  chunked_ = head.version() >= 11;
+  keep_alive_ = !error && parser_->keep_alive();
+  request_id_ = safe_request_id(head["X-Request-Id"]);
+  if (error) return on_read_error(error);
+  if (!check_head()) return;
+  arm(config_.read_timeout_ms);
+  http::async_read(
+      socket_, input_, *parser_,
+      [self = shared_from_this()](ErrorCode read_error, size_t) { self->on_body(read_error); });
+}
+
+bool HttpSession::check_head() {
+  const auto& head = parser_->get();
+  const auto encodings = head.equal_range(http::field::transfer_encoding);
+  for (auto it = encodings.first; it != encodings.second; ++it) {
+    // The parser takes other encodings for "no body", and the body for the next request.
+    if (std::next(encodings.first) != encodings.second ||
+        !boost::beast::iequals(it->value(), "chunked")) {
+      refuse(400, "transfer-encoding: want \"chunked\" or none");
+      return false;
+    }
+  }
+  if (encodings.first != encodings.second && head.count(http::field::content_length) > 0) {
+    refuse(400, "content-length: want none together with transfer-encoding");
+    return false;
+  }
+  const auto length = parser_->content_length();
+  if (length && *length > static_cast<uint64_t>(config_.body_bytes_max)) {
+    refuse(413, "body: got " + std::to_string(*length) + " bytes, want at most " +
+                    std::to_string(config_.body_bytes_max) + " (http.body_bytes_max)");
+    return false;
+  }
+  if (boost::beast::iequals(head[http::field::expect], "100-continue")) {
+    put("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  return true;
+}
+
+void HttpSession::on_body(ErrorCode error) {
+  if (closed_) return;
+  if (error) return on_read_error(error);
+  dispatch();
+}
+
+void HttpSession::on_read_error(ErrorCode error) {
+  if (error == http::error::end_of_stream || error == http::error::partial_message ||
+      error.category() == boost::asio::error::get_system_category() ||
+      error.category() == boost::asio::error::get_misc_category()) {
+    return close();  // the client has gone before its request was whole
+  }
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return refuse(431, "the request's header is larger than " +
+                           std::to_string(config_.header_bytes_max) +
+                           " bytes (http.header_bytes_max)");
+  }
+  if (is_body_error(error)) {
+    return refuse(413, "the request's body is larger than " +
+                           std::to_string(config_.body_bytes_max) + " bytes (http.body_bytes_max)");
+  }
+  refuse(400, "not a valid HTTP request: " + error.message());
+}
+
+void HttpSession::refuse(int status, const std::string& message) {
+  keep_alive_ = false;  // where the next request would begin is not known
+  state_ = State::kAnswering;
+  head_sent_ = false;
+  send(++serial_, error_response(status, message));
+}
+
+void HttpSession::dispatch() {
+  auto message = parser_->release();
+  state_ = State::kAnswering;
+  head_sent_ = false;
+  timer_.cancel();
+  ++serial_;
+  HttpRequest request{.method = std::string(message.method_string()),
+                      .path = path_of(message.target()),
+                      .body = std::move(message.body()),
+                      .content_type = std::string(message[http::field::content_type]),
+                      .credential = bearer_key(message[http::field::authorization]),
+                      .request_id = request_id_};
+  if (request.credential.empty()) request.credential = std::string(message["X-Api-Key"]);
+  if (message.method() == http::verb::options) {
+    return send(serial_, {.status = 204,
+                          .headers = {{"Access-Control-Allow-Methods", "GET, POST, HEAD, OPTIONS"},
+                                      {"Access-Control-Allow-Headers", "*, Authorization"},
+                                      {"Access-Control-Max-Age", "86400"}}});
+  }
+  const uint64_t serial = serial_;
+  handler_.handle(std::move(request), std::make_shared<Reply>(weak_from_this(), serial));
+  if (is_current(serial)) watch();
+}
+
+void HttpSession::watch() {
+  if (watching_ || closed_ || client_ended_ || input_.size() >= kPipelinedBytesMax) return;
+  watching_ = true;
+  socket_.async_read_some(input_.prepare(kPipelinedBytesMax - input_.size()),
+                          [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                            self->on_watched(error, bytes);
+                          });
+}
+
+void HttpSession::on_watched(ErrorCode error, size_t bytes) {
+  watching_ = false;
+  if (closed_) return;
+  input_.commit(bytes);
+  if (error == boost::asio::error::operation_aborted) error = {};  // by next_request()
+  if (error == boost::asio::error::eof) {
+    client_ended_ = true;
+    keep_alive_ = false;
+    if (state_ == State::kAnswering) return probe();
+  }
+  if (error) return close();
+  switch (state_) {
+    case State::kAnswering:
+      return watch();
+    case State::kLingering:
+      return linger();
+    case State::kFlushing:
+      return next_request();
+    case State::kReading:
+      return;  // never: reading has its own handler
+  }
+}
+
+// The client has closed its side: for good, or only for sending. What is sent to a closed
+// connection comes back as a reset; an interim answer means nothing to a client that still reads.
+void HttpSession::probe() {
+  if (!head_sent_ && chunked_) put("HTTP/1.1 102 Processing\r\n\r\n");
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](ErrorCode) {
+    if (!self->closed_) self->close();
+  });
+}
+
+void HttpSession::gone() {
+  if (on_gone_) boost::asio::post(socket_.get_executor(), std::exchange(on_gone_, nullptr));
+}
+
+void HttpSession::send(uint64_t serial, HttpResponse response) {
+  if (!is_current(serial) || head_sent_) return;
+  head_sent_ = true;
+  keep_alive_ = keep_alive_ && !draining_;
+  put(answer_head(response, request_id_, keep_alive_));
+  if (!is_head_) put(response.body);
+  finish_answer();
+}
+
+void HttpSession::start_events(uint64_t serial) {
+  if (!is_current(serial) || head_sent_) return;
+  head_sent_ = true;
+  keep_alive_ = keep_alive_ && chunked_ && !draining_;
+  put(events_head(request_id_, keep_alive_, chunked_));
+}
+
+void HttpSession::write(uint64_t serial, std::string_view events) {
+  if (!is_current(serial) || events.empty()) return;
+  if (chunked_) {
+    put(body_chunk(events));
+  } else {
+    put(events);
+  }
+  const auto queued = static_cast<int64_t>(output_.size() + writing_.size());
+  if (queued > config_.write_buffer_bytes_max) close();  // it does not read
+}
+
+void HttpSession::end(uint64_t serial) {
+  if (!is_current(serial)) return;
+  if (chunked_) put(last_chunk());
+  finish_answer();
+}
+
+void HttpSession::finish_answer() {
+  state_ = State::kFlushing;
+  on_gone_ = nullptr;
+  arm(config_.read_timeout_ms);  // to take what is queued
+}
+
+void HttpSession::put(std::string_view bytes) {
+  output_ += bytes;
+  if (flush_posted_ || !writing_.empty()) return;
+  flush_posted_ = true;  // after what else this turn of the loop has to say
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    self->flush_posted_ = false;
+    self->flush();
+  });
+}
+
+void HttpSession::flush() {
+  if (closed_ || !writing_.empty() || output_.empty()) return;
+  writing_.swap(output_);
+  boost::asio::async_write(
+      socket_, boost::asio::buffer(writing_),
+      [self = shared_from_this()](ErrorCode error, size_t) { self->on_written(error); });
+}
+
+void HttpSession::on_written(ErrorCode error) {
+  writing_.clear();
+  if (closed_) return;
+  if (error) return close();
+  if (!output_.empty()) return flush();
+  if (state_ == State::kFlushing) next_request();
+}
+
+void HttpSession::next_request() {
+  if (!output_.empty() || !writing_.empty() || closed_) return;
+  if (draining_ && input_.size() == 0) return close();
+  if (!keep_alive_) {
+    ErrorCode ignored;
+    socket_.shutdown(Socket::shutdown_send, ignored);
+    if (client_ended_) return close();
+    state_ = State::kLingering;
+    arm(kLingerMs);
+    return linger();
+  }
+  if (!watching_) return read_head();
+  arm(config_.keep_alive_ms);  // the watch will see the next request, or that the client has gone
+  if (input_.size() > 0) {     // which is here already
+    ErrorCode ignored;
+    socket_.cancel(ignored);
+  }
+}
+
+// Reading on for a moment keeps the reset away that unread input would cause before the client has
+// our answer.
+void HttpSession::linger() {
+  if (watching_) return;
+  input_.clear();
+  watch();
+}
+
+}  // namespace baton

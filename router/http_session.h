@@ -1,0 +1,100 @@
+// One client connection: requests in, one after the other, answers out. Only http_server.cc and
+// http_session.cc include this; Beast and Asio stay behind it. Router loop thread only.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "router/http_types.h"
+
+namespace baton {
+
+class HttpSession final : public std::enable_shared_from_this<HttpSession> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  using OnClose = std::function<void(HttpSession*)>;
+
+  // `on_close` is called once, when the connection has ended.
+  HttpSession(Socket socket, const HttpConfig& config, HttpHandler& handler, OnClose on_close);
+
+  void start() { read_head(); }
+  // Closes after the answer under way, at once if there is none.
+  void drain();
+  void close();
+
+ private:
+  class Reply;
+  using ErrorCode = boost::system::error_code;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+
+  // Reading a request.
+  void read_head();
+  void on_head(ErrorCode error);
+  bool check_head();  // false: has answered with an error
+  void on_body(ErrorCode error);
+  void dispatch();
+  void refuse(int status, const std::string& message);
+  void on_read_error(ErrorCode error);
+
+  // While a request is being answered: what comes early, and the client's going.
+  void watch();
+  void on_watched(ErrorCode error, size_t bytes);
+  void probe();
+  void gone();
+
+  // Answering; `serial` tells the current answer from one that is over.
+  void send(uint64_t serial, HttpResponse response);
+  void start_events(uint64_t serial);
+  void write(uint64_t serial, std::string_view events);
+  void end(uint64_t serial);
+  void finish_answer();
+  void put(std::string_view bytes);  // queues output
+  void flush();
+  void on_written(ErrorCode error);
+
+  void arm(int64_t after_ms);  // closes the connection then, unless armed anew
+  void next_request();
+  void linger();
+  bool is_current(uint64_t serial) const {
+    return !closed_ && state_ == State::kAnswering && serial == serial_;
+  }
+
+  Socket socket_;
+  boost::asio::steady_timer timer_;
+  const HttpConfig& config_;
+  HttpHandler& handler_;
+  OnClose on_close_;
+
+  // kFlushing lasts from an answer's end until the client sends more; kLingering until the
+  // connection is closed.
+  enum class State : uint8_t { kReading, kAnswering, kFlushing, kLingering };
+  State state_ = State::kReading;
+  boost::beast::flat_buffer input_;
+  std::optional<Parser> parser_;
+  // Of the request being read or answered:
+  uint64_t serial_ = 0;
+  bool head_sent_ = false;
+  bool is_head_ = false;  // HEAD: no body goes out
+  bool keep_alive_ = true;
+  bool chunked_ = true;  // the client knows chunked bodies (HTTP/1.1)
+  std::string request_id_;
+  std::function<void()> on_gone_;
+
+  std::string output_;   // queued
+  std::string writing_;  // in the socket's hands
+  bool flush_posted_ = false;
+  bool watching_ = false;
+  bool client_ended_ = false;  // its side of the connection is closed; it may still read
+  bool draining_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace baton

@@ -1,0 +1,56 @@
+// HTTP as the rest of the router sees it: plain requests in, a way to answer out. No sockets here,
+// so that tests need none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace baton {
+
+struct HttpRequest {
+  std::string method;  // "POST"
+  std::string path;    // without the query
+  std::string body;
+  std::string content_type;  // empty if none
+  std::string credential;    // of "Authorization: Bearer" or X-Api-Key; empty if none
+  std::string request_id;    // x-request-id, made safe; empty if none
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  HttpHeaders headers;  // besides those of content, connection, CORS and request id
+};
+
+// The answer to one request: either send(), or start_events(), any number of write() and end().
+// Router loop thread only. After the client has gone, calls do nothing.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+
+  virtual void send(HttpResponse response) = 0;
+  // A stream of server-sent events. What several write() calls hand over before the loop's next
+  // turn, or while the client is slow, goes out in one piece.
+  virtual void start_events() = 0;
+  virtual void write(std::string_view events) = 0;
+  virtual void end() = 0;
+  // Called once if the client goes away, or stops reading, before the answer is complete: later,
+  // from the loop, or from inside of this call if it has gone already.
+  virtual void on_gone(std::function<void()> gone) = 0;
+};
+
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+  virtual void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+};
+
+}  // namespace baton

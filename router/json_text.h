@@ -1,0 +1,27 @@
+// JSON in and out of text, with limits: requests are parsed only after their nesting has been
+// measured, because recursion over hostile depth ends a process. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace baton {
+
+using Json =
+    nlohmann::ordered_json;  // keeps the order of keys, which chat templates show to the model
+
+// Errors: INVALID_ARGUMENT for text that is not one JSON object, for invalid UTF-8, and for more
+// than `depth_max` levels.
+Result<Json> parse_json_object(std::string_view text, int32_t depth_max);
+
+// Appends `text` (valid UTF-8) with quotes and escapes.
+void append_json_string(std::string& out, std::string_view text);
+
+// Compact, on one line. Bytes that are not UTF-8 become U+FFFD.
+std::string dump_json(const Json& value);
+
+}  // namespace baton

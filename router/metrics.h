@@ -1,0 +1,51 @@
+// Every number the router tells, in one place: baton_* and the vllm:* names that dashboards,
+// autoscalers and gateways read. Thread-safe. All series exist (as 0) from the start.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/messages.h"
+#include "router/placement.h"
+
+namespace baton {
+
+// What one finished client request tells, once.
+struct RequestStats {
+  std::string finished_reason;  // stop, length, abort, error: of its first choice
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t generated_tokens = 0;
+  int32_t n = 1;
+  double e2e_s = 0;
+};
+
+class RouterMetrics {
+ public:
+  explicit RouterMetrics(const std::string& model_name);
+  ~RouterMetrics();
+
+  void first_token(double ttft_s);
+  void next_token(double gap_s);
+  void request_done(const RequestStats& stats);
+  void http_answer(const std::string& route, int status);
+  void placed(double queue_s, bool local);
+  void refused();
+  void replayed();
+  void stale_message();
+  void repeated_token();
+
+  void set_load(size_t active, size_t waiting, size_t connections);
+  void set_workers(const std::map<LinkId, Worker>& workers);
+
+  std::string text() const;  // Prometheus text format 0.0.4
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace baton

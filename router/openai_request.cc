@@ -1,0 +1,154 @@
+#include "router/openai_request.h"
+
+#include "router/json_fields.h"
+#include "router/openai_messages.h"
+#include "router/openai_sampling.h"
+
+namespace baton {
+namespace {
+
+constexpr int32_t kTopLogprobsMax = 20;
+
+Status check_model(const ApiRequest& request, const ModelFacts& facts) {
+  if (request.model.empty() || request.model == facts.name) return {};
+  return Status(Code::kNotFound, "model: got \"" + request.model.substr(0, 100) + "\", want \"" +
+                                     facts.name + "\", the one served here");
+}
+
+Status check_prompts(const ApiRequest& request, const ModelFacts& facts) {
+  for (const std::vector<TokenId>& prompt : request.prompts) {
+    if (prompt.empty()) return invalid_argument("prompt: got no tokens, want at least one");
+    const auto tokens = static_cast<int64_t>(prompt.size());
+    const int64_t output = request.max_tokens_set ? request.spec.max_tokens : 1;
+    // max_tokens 0 samples one token that nobody sees, which needs no place in the context.
+    if (tokens + (request.no_output ? 0 : output) <= facts.context_len) continue;
+    return invalid_argument("This model's maximum context length is " +
+                            std::to_string(facts.context_len) +
+                            " tokens. However, the prompt has " + std::to_string(tokens) +
+                            " tokens and " + std::to_string(output) +
+                            " output tokens were requested. Shorten the prompt or max_tokens.");
+  }
+  return {};
+}
+
+Status check(const FieldReader& fields, const ApiRequest& request, const ModelFacts& facts) {
+  if (!fields.status().ok()) return fields.status();
+  const Status model = check_model(request, facts);
+  return model.ok() ? check_prompts(request, facts) : model;
+}
+
+// prompt: "text", ["text", ...], [ids], [[ids], ...]
+class PromptReader {
+ public:
+  PromptReader(FieldReader& fields, const TextModel& model, const ModelFacts& facts,
+               ApiRequest& request)
+      : fields_(fields), model_(model), facts_(facts), request_(request) {
+    fields.boolean("add_special_tokens", options_.add_special_tokens);
+  }
+
+  void read(int32_t batch_max) {
+    const Json* prompt = fields_.find("prompt");
+    if (prompt == nullptr || prompt->empty() || *prompt == "") {
+      return fields_.complain("prompt", prompt == nullptr ? "nothing" : shown(*prompt), kWant);
+    }
+    if (!prompt->is_array() || prompt->front().is_number()) return add(*prompt);
+    if (prompt->size() > static_cast<size_t>(batch_max)) {
+      return fields_.complain("prompt", shown(*prompt),
+                              "at most " + std::to_string(batch_max) + " prompts (http.batch_max)");
+    }
+    for (const Json& one : *prompt) add(one);
+  }
+
+ private:
+  static constexpr const char* kWant =
+      "a string, a list of strings, a list of token ids, or a list of such lists, none empty";
+
+  void add(const Json& prompt) {
+    if (!fields_.status().ok()) return;
+    std::vector<TokenId> ids;
+    if (prompt.is_string()) {
+      auto encoded = model_.tokenizer->encode(prompt.get_ref<const std::string&>(), options_);
+      if (!encoded.ok()) {
+        return fields_.refuse(invalid_argument("prompt: " + encoded.status().message()));
+      }
+      ids = std::move(*encoded);
+    } else if (prompt.is_array() && !prompt.empty()) {
+      for (const Json& id : prompt) {
+        ids.push_back(read_token_id(id, "prompt", facts_.vocab_size, fields_));
+      }
+    } else {
+      return fields_.complain("prompt", shown(prompt), kWant);
+    }
+    if (request_.echo && fields_.status().ok()) {
+      request_.echoed.push_back(prompt.is_string() ? prompt.get<std::string>()
+                                                   : decode(*model_.tokenizer, ids, false));
+    }
+    request_.prompts.push_back(std::move(ids));
+  }
+
+  FieldReader& fields_;
+  const TextModel& model_;
+  const ModelFacts& facts_;
+  ApiRequest& request_;
+  EncodeOptions options_;
+};
+
+}  // namespace
+
+int32_t ApiRequest::max_tokens(size_t prompt_index, int32_t context_len) const {
+  if (max_tokens_set) return spec.max_tokens;
+  return context_len - static_cast<int32_t>(prompts[prompt_index].size());
+}
+
+Result<ApiRequest> read_chat_request(const Json& body, const TextModel& model,
+                                     const ModelFacts& facts, const HttpConfig& limits) {
+  ApiRequest request{.kind = ApiKind::kChat};
+  FieldReader fields(body);
+  read_shared_fields(fields, model, facts, limits, request);
+  fields.boolean("logprobs", request.logprobs);
+  int32_t top_logprobs = 0;
+  fields.integer("top_logprobs", top_logprobs, 0, kTopLogprobsMax);
+  if (top_logprobs > 0 && !request.logprobs) {
+    fields.complain("top_logprobs", std::to_string(top_logprobs),
+                    "none, or \"logprobs\": true with it");
+  }
+  fields.boolean("echo", request.echo);
+  if (request.echo) fields.complain("echo", "true", "false: it is not supported yet for chats");
+  if (request.logprobs) request.spec.logprobs = top_logprobs;
+  if (!fields.status().ok()) return fields.status();
+  auto prompt = encode_messages(body, model);
+  if (!prompt.ok()) return prompt.status();
+  request.prompts.push_back(std::move(*prompt));
+  const Status status = check(fields, request, facts);
+  if (!status.ok()) return status;
+  return request;
+}
+
+Result<ApiRequest> read_completion_request(const Json& body, const TextModel& model,
+                                           const ModelFacts& facts, const HttpConfig& limits) {
+  ApiRequest request{.kind = ApiKind::kCompletion};
+  FieldReader fields(body);
+  read_shared_fields(fields, model, facts, limits, request);
+  fields.boolean("echo", request.echo);
+  const Json* logprobs = fields.find("logprobs");
+  if (logprobs != nullptr && *logprobs != false) {
+    fields.integer("logprobs", request.spec.logprobs, 0, kTopLogprobsMax);
+    request.logprobs = true;
+    if (request.echo && request.spec.prompt_logprobs < 0) {
+      request.spec.prompt_logprobs = request.spec.logprobs;
+      if (request.stream) {
+        fields.complain("logprobs", shown(*logprobs),
+                        "none together with echo and \"stream\": true");
+      }
+    }
+  }
+  if (request.no_output && !request.echo) {
+    fields.complain("max_tokens", "0", "at least 1, or \"echo\": true with it");
+  }
+  if (fields.status().ok()) PromptReader(fields, model, facts, request).read(limits.batch_max);
+  const Status status = check(fields, request, facts);
+  if (!status.ok()) return status;
+  return request;
+}
+
+}  // namespace baton

@@ -1,0 +1,181 @@
+#include "router/openai_request.h"
+
+#include <nlohmann/json.hpp>
+
+#include "router/byte_tokenizer.h"
+#include "router/openai_error.h"
+
+#include "tests/doctest.h"
+
+namespace baton {
+namespace {
+
+struct Reader {
+  Reader() {
+    model.tokenizer = std::make_unique<ByteTokenizer>();
+    model.chat_template = std::make_unique<ChatTemplate>(
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}");
+    model.eos_ids = {ByteTokenizer::kEos};
+    model.defaults.temperature = 0.5F;
+  }
+  Result<ApiRequest> completion(const std::string& body) {
+    const auto json = parse_json_object(body, limits.json_depth_max);
+    if (!json.ok()) return json.status();
+    return read_completion_request(*json, model, facts, limits);
+  }
+  Result<ApiRequest> chat(const std::string& body) {
+    const auto json = parse_json_object(body, limits.json_depth_max);
+    if (!json.ok()) return json.status();
+    return read_chat_request(*json, model, facts, limits);
+  }
+  std::string chat_prompt(const std::string& body) {
+    auto request = chat(body);
+    REQUIRE_MESSAGE(request.ok(), request.status().message());
+    return decode(*model.tokenizer, request->prompts.at(0), false);
+  }
+
+  TextModel model;
+  ModelFacts facts{.name = "m", .context_len = 200, .vocab_size = 258};
+  HttpConfig limits;
+};
+
+TEST_CASE("the four shapes of a prompt") {
+  Reader reader;
+  CHECK(reader.completion(R"({"prompt":"ab"})")->prompts ==
+        std::vector<std::vector<TokenId>>{{256, 97, 98}});
+  CHECK(reader.completion(R"({"prompt":["a","b"]})")->prompts.size() == 2);
+  CHECK(reader.completion(R"({"prompt":[5,6,7]})")->prompts ==
+        std::vector<std::vector<TokenId>>{{5, 6, 7}});
+  CHECK(reader.completion(R"({"prompt":[[5],[6.0,7]]})")->prompts ==
+        std::vector<std::vector<TokenId>>{{5}, {6, 7}});
+}
+
+TEST_CASE("defaults: completions 16 tokens, chats up to the context's end, the model's sampling") {
+  Reader reader;
+  const auto completion = reader.completion(R"({"prompt":[5],"max_tokens":null,"seed":null})");
+  CHECK(completion->max_tokens(0, 200) == 16);
+  CHECK(completion->spec.temperature == 0.5F);
+  CHECK_FALSE(completion->seed_set);
+  const auto chat = reader.chat(R"({"messages":[{"role":"user","content":"x"}]})");
+  CHECK(chat->max_tokens(0, 200) == 200 - std::ssize(chat->prompts[0]));
+  CHECK(reader
+            .chat(R"({"messages":[{"role":"user","content":"x"}],"max_tokens":3,
+                        "max_completion_tokens":4})")
+            ->spec.max_tokens == 4);
+}
+
+TEST_CASE("messages go through the template; parts are joined; the last one may be continued") {
+  Reader reader;
+  CHECK(reader.chat_prompt(R"({"messages":[{"role":"developer","content":"s"},
+        {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})") ==
+        "[system]s\n[user]a\nb\n[assistant]");
+  CHECK(reader.chat_prompt(R"({"messages":[{"role":"user","content":"q"},
+        {"role":"assistant","content":"so far"}],"continue_final_message":true})") ==
+        "[user]q\n[assistant]so far");
+}
+
+TEST_CASE("bad fields are named, with what was got and what is wanted") {
+  Reader reader;
+  const struct {
+    const char* body;
+    const char* param;
+  } cases[] = {
+      {R"({"prompt":""})", "prompt"},
+      {R"({})", "prompt"},
+      {R"({"prompt":[999]})", "prompt"},
+      {R"({"prompt":[-1]})", "prompt"},
+      {R"({"prompt":[[]]})", "prompt"},
+      {R"({"prompt":{"a":1}})", "prompt"},
+      {R"({"prompt":"a","max_tokens":-3})", "max_tokens"},
+      {R"({"prompt":"a","max_tokens":"5"})", "max_tokens"},
+      {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
+      {R"({"prompt":"a","n":1000000000})", "n"},
+      {R"({"prompt":"a","temperature":-1})", "temperature"},
+      {R"({"prompt":"a","top_p":0})", "top_p"},
+      {R"({"prompt":"a","top_k":-2})", "top_k"},
+      {R"({"prompt":"a","stop":""})", "stop"},
+      {R"({"prompt":"a","stop":["a",5]})", "stop"},
+      {R"({"prompt":"a","logprobs":21})", "logprobs"},
+      {R"({"prompt":"a","logit_bias":{"x":1}})", "logit_bias"},
+      {R"({"prompt":"a","logit_bias":{"300":1}})", "logit_bias"},
+      {R"({"prompt":"a","min_tokens":20})", "min_tokens"},
+      {R"({"prompt":"a","stream_options":{}})", "stream_options"},
+      {R"({"prompt":"a","stream":true,"prompt_logprobs":1})", "prompt_logprobs"},
+      {R"({"prompt":"a","response_format":{"type":"json_object"}})", "response_format"},
+      {R"({"prompt":"a","suffix":"b"})", "suffix"},
+      {R"({"prompt":"a","stream":1})", "stream"},
+  };
+  for (const auto& one : cases) {
+    const auto request = reader.completion(one.body);
+    INFO(one.body);
+    REQUIRE_FALSE(request.ok());
+    CHECK(request.status().code() == Code::kInvalidArgument);
+    const Json error = Json::parse(error_json(request.status()))["error"];
+    CHECK(error["param"] == one.param);
+    CHECK(error["message"].get<std::string>().find("got ") != std::string::npos);
+    CHECK(error["message"].get<std::string>().find("want ") != std::string::npos);
+  }
+}
+
+TEST_CASE("bad chats") {
+  Reader reader;
+  CHECK_FALSE(reader.chat(R"({})").ok());
+  CHECK_FALSE(reader.chat(R"({"messages":[]})").ok());
+  CHECK_FALSE(reader.chat(R"({"messages":[{"role":"x","content":"a"}]})").ok());
+  CHECK_FALSE(reader.chat(R"({"messages":[{"role":"user"}]})").ok());
+  CHECK_FALSE(
+      reader.chat(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})").ok());
+  const std::string user = R"({"messages":[{"role":"user","content":"a"}],)";
+  CHECK_FALSE(reader.chat(user + R"("tools":[{"type":"function"}]})").ok());
+  CHECK(reader.chat(user + R"("tools":[],"response_format":{"type":"text"},"unknown":{}})").ok());
+  CHECK_FALSE(reader.chat(user + R"("top_logprobs":2})").ok());
+  CHECK(reader.chat(user + R"("top_logprobs":2,"logprobs":true})")->spec.logprobs == 2);
+  CHECK_FALSE(reader.chat(user + R"("chat_template_kwargs":{"messages":[]}})").ok());
+  const auto missing = reader.chat(user + R"("model":"other"})");
+  CHECK(missing.status().code() == Code::kNotFound);
+}
+
+TEST_CASE("the context's length is a limit, told as clients expect it") {
+  Reader reader;
+  const std::string prompt(150, 'a');
+  CHECK(reader.completion(R"({"prompt":")" + prompt + R"(","max_tokens":49})").ok());
+  const auto request = reader.completion(R"({"prompt":")" + prompt + R"(","max_tokens":50})");
+  REQUIRE_FALSE(request.ok());
+  CHECK(request.status().message().find("maximum context length is 200") != std::string::npos);
+  CHECK(Json::parse(error_json(request.status()))["error"]["code"] == "context_length_exceeded");
+}
+
+TEST_CASE("scoring: echo with logprobs and max_tokens 0") {
+  Reader reader;
+  const auto request =
+      reader.completion(R"({"prompt":[[97,98]],"max_tokens":0,"echo":true,"logprobs":1})");
+  REQUIRE(request.ok());
+  CHECK(request->no_output);
+  CHECK(request->spec.max_tokens == 1);
+  CHECK(request->spec.prompt_logprobs == 1);
+  CHECK(request->echoed == std::vector<std::string>{"ab"});
+}
+
+TEST_CASE("JSON that is broken, deep, or not an object") {
+  Reader reader;
+  CHECK_FALSE(reader.completion("{\"prompt\": ").ok());
+  CHECK_FALSE(reader.completion("[1]").ok());
+  CHECK_FALSE(reader.completion("{\"prompt\": \"\xff\"}").ok());
+  CHECK_FALSE(reader.completion("{\"prompt\": NaN}").ok());
+  CHECK_FALSE(reader.completion("{\"x\":" + std::string(100000, '[')).ok());
+  CHECK(reader.completion(R"({"prompt":"[[[[\"[[[["})").ok());
+}
+
+TEST_CASE("strings are escaped so that any parser reads them back") {
+  std::string text;
+  for (int c = 0; c < 128; ++c) text += static_cast<char>(c);
+  text += "é漢🙂";
+  std::string out;
+  append_json_string(out, text);
+  CHECK(Json::parse(out) == text);
+  CHECK(out.find('\n') == std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,92 @@
+// Which workers there are, how busy they are, and which of them a request should go to. Knows
+// nothing of requests in progress but their load. Called by the dispatcher; router loop thread
+// only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/link.h"
+#include "base/messages.h"
+#include "base/status.h"
+#include "config/config.h"
+#include "router/prefix_history.h"
+
+namespace baton {
+
+struct Worker {
+  LinkId link = 0;
+  PeerInfo peer;
+  WorkerStatus status;
+  WorkerNumber number = 0;  // of this process: changes with its epoch
+  bool draining = false;
+  int64_t prefill_tokens = 0;  // that we have sent it and that are not computed yet
+  int32_t choices = 0;         // of ours that decode there or are about to
+
+  bool prefills() const { return peer.role == Role::kPrefill || peer.role == Role::kBoth; }
+  bool decodes() const { return peer.role == Role::kDecode || peer.role == Role::kBoth; }
+};
+
+struct PlacementQuery {
+  const std::vector<TokenId>& tokens;  // to be prefilled
+  const std::vector<uint64_t>& chain;  // PrefixHistory::chain of them
+  std::string_view kv_compat_id;       // only workers of this model build; empty = any
+  bool prefill_only = false;           // ends with P's first token: no decode worker is needed
+};
+
+struct Plan {
+  std::optional<LinkId> prefill;  // none: the decode worker computes the prompt itself
+  std::vector<LinkId> decode;     // candidates, best first; empty: prefill only
+  std::string kv_compat_id;       // of all of them
+};
+
+class Placement {
+ public:
+  Placement(const RouteConfig& config, uint64_t hash_key);
+
+  void add(LinkId link, const PeerInfo& peer);
+  void remove(LinkId link);
+  void update(LinkId link, const WorkerStatus& status);
+  void set_draining(LinkId link);
+
+  // Nothing when no worker (of that kv_compat_id) can take it now.
+  std::optional<Plan> choose(const PlacementQuery& query) const;
+  // What a request adds to a worker, or with negative numbers takes off it again. Unknown links are
+  // ignored: they are gone.
+  void add_load(LinkId link, int64_t prefill_tokens, int32_t choices);
+
+  std::vector<uint64_t> chain(const std::vector<TokenId>& tokens,
+                              std::string_view cache_salt) const {
+    return history_.chain(tokens, cache_salt);
+  }
+  void remember(const std::vector<uint64_t>& chain, LinkId link);
+
+  const Worker* find(LinkId link) const;
+  const std::map<LinkId, Worker>& workers() const { return workers_; }
+  // Somebody could take a request now.
+  bool ready() const;
+  // OK, or INVALID_ARGUMENT when every worker that states a limit is too small for a request of
+  // this size.
+  Status fits(int64_t prompt_tokens, int64_t total_tokens) const;
+  // Prompt and output together, of the roomiest decode worker; 0 = one has not told yet.
+  int64_t largest_total() const;
+
+ private:
+  const Worker* best_prefill(const PlacementQuery& query) const;
+  std::vector<const Worker*> decode_by_cost(const PlacementQuery& query) const;
+  double prefill_cost(const Worker& worker, const PlacementQuery& query) const;
+  double decode_cost(const Worker& worker, const PlacementQuery& query) const;
+  bool usable(const Worker& worker, const PlacementQuery& query) const;
+
+  const RouteConfig config_;
+  PrefixHistory history_;
+  std::map<LinkId, Worker> workers_;
+  std::map<std::pair<std::string, Epoch>, WorkerNumber> numbers_;
+  WorkerNumber next_number_ = 1;
+};
+
+}  // namespace baton

@@ -1,0 +1,234 @@
+#include "router/request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "router/openai_error.h"
+
+namespace baton {
+
+ClientRequest::ClientRequest(const RequestContext& context, ApiRequest api, RequestOrigin origin,
+                             std::shared_ptr<HttpReply> reply)
+    : context_(context),
+      api_(std::move(api)),
+      origin_(std::move(origin)),
+      reply_(std::move(reply)),
+      writer_(api_.kind, origin_.id, unix_time_s(), origin_.model_name),
+      prompts_(api_.prompts.size()) {
+  const Tokenizer& tokenizer = *context_.model.tokenizer;
+  for (const std::vector<TokenId>& prompt : api_.prompts) {
+    usage_.prompt_tokens += std::ssize(prompt);
+    for (int32_t i = 0; i < api_.spec.n; ++i) {
+      choices_.push_back({
+          .output = TextOutput(tokenizer, {.stop = api_.stop,
+                                           .include_stop = api_.include_stop,
+                                           .skip_special_tokens = api_.skip_special_tokens,
+                                           .min_tokens = api_.spec.min_tokens}),
+          .logprobs = ChoiceLogprobs(tokenizer, api_.kind, api_.tokens_as_ids),
+      });
+    }
+  }
+}
+
+void ClientRequest::start() {
+  const Status status = submit_all();
+  if (!status.ok()) {
+    done_ = true;
+    report("error");
+    reply_->send(error_response(status));
+    return;
+  }
+  reply_->on_gone([weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr || self->done_) return;
+    self->cancel_all();
+    self->report("abort");
+  });
+}
+
+Status ClientRequest::submit_all() {
+  const Status room = context_.dispatcher.admit(api_.prompts.size());
+  if (!room.ok()) return room;
+  for (size_t i = 0; i < api_.prompts.size(); ++i) {
+    const int64_t prompt_tokens = std::ssize(api_.prompts[i]);
+    const Status fits =
+        context_.placement.fits(prompt_tokens, prompt_tokens + spec_of(i).max_tokens);
+    if (!fits.ok()) return fits;
+  }
+  for (size_t i = 0; i < api_.prompts.size(); ++i) {
+    generations_.push_back(context_.dispatcher.submit({.spec = spec_of(i),
+                                                       .prompt = api_.prompts[i],
+                                                       .prompt_index = static_cast<int32_t>(i),
+                                                       .prompt_only = api_.no_output},
+                                                      shared_from_this()));
+  }
+  return {};
+}
+
+SamplingSpec ClientRequest::spec_of(size_t prompt_index) const {
+  SamplingSpec spec = api_.spec;
+  spec.max_tokens = api_.max_tokens(prompt_index, origin_.context_len);
+  if (!api_.max_tokens_set) {
+    // "As much as there is room for" is also bounded by the pools.
+    const int64_t largest = context_.placement.largest_total();
+    const int64_t room = largest - std::ssize(api_.prompts[prompt_index]);
+    if (largest > 0 && room > 0) spec.max_tokens = std::min<int64_t>(spec.max_tokens, room);
+  }
+  if (!api_.seed_set) spec.seed = origin_.seed + prompt_index;
+  return spec;
+}
+
+void ClientRequest::measure(Choice& choice) {
+  const int64_t now_us = context_.clock.now_us();
+  if (usage_.completion_tokens == 0) {
+    context_.metrics.first_token(static_cast<double>(now_us - origin_.received_us) * 1e-6);
+  } else if (choice.last_token_us != 0) {
+    context_.metrics.next_token(static_cast<double>(now_us - choice.last_token_us) * 1e-6);
+  }
+  choice.last_token_us = now_us;
+  ++usage_.completion_tokens;
+}
+
+bool ClientRequest::on_token(int32_t prompt_index, const TokenEvent& event) {
+  const int32_t index = prompt_index * api_.spec.n + event.choice;
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  measure(choice);
+  const bool more = choice.output.push(event);
+  if (!api_.no_output) {
+    if (api_.logprobs) {
+      if (choice.output.tokens() == 1) add_echo(index, choice);
+      choice.logprobs.add(event);
+    }
+    if (api_.return_token_ids) choice.token_ids.push_back(event.token);
+  }
+  if (api_.stream) {
+    stream(index, choice);
+  } else {
+    choice.text += choice.output.take_text();
+  }
+  if (choice.output.finish() != FinishReason::kNone && ++ended_ == choices_.size()) complete();
+  return more;
+}
+
+void ClientRequest::stream(int32_t index, Choice& choice) {
+  if (!streaming_) reply_->start_events();
+  streaming_ = true;
+  const UsageCounts* usage = api_.usage_in_every_chunk ? &usage_ : nullptr;
+  std::string echo;
+  if (!choice.started && api_.kind == ApiKind::kChat) {
+    reply_->write(writer_.role_chunk(index, usage));
+  } else if (!choice.started && api_.echo) {
+    echo = api_.echoed[static_cast<size_t>(index / api_.spec.n)];
+  }
+  choice.started = true;
+  // A token that shows nothing yet makes no chunk: clients count chunks as tokens.
+  const bool ended = choice.output.finish() != FinishReason::kNone;
+  if (!choice.output.has_text() && echo.empty() && !ended) return;
+  ChoicePart part = part_of(index, choice);
+  if (!echo.empty()) part.text.insert(0, echo);
+  reply_->write(writer_.chunk(part, usage));
+}
+
+ChoicePart ClientRequest::part_of(int32_t index, Choice& choice) {
+  const FinishReason finish = choice.output.finish();
+  ChoicePart part{.index = index, .finish = finish};
+  if (!api_.no_output) {
+    part.text = choice.text + choice.output.take_text();
+    part.stop_reason = choice.output.stop_reason();
+  } else if (finish != FinishReason::kNone) {
+    part.finish = FinishReason::kLength;
+  }
+  if (api_.logprobs) {
+    if (api_.no_output) add_echo(index, choice);
+    part.logprobs = choice.logprobs.take();
+  }
+  if (api_.return_token_ids) part.token_ids = std::exchange(choice.token_ids, {});
+  return part;
+}
+
+// Puts an echoed prompt's tokens before the choice's own.
+void ClientRequest::add_echo(int32_t index, Choice& choice) {
+  if (!api_.echo) return;
+  const auto prompt_index = static_cast<size_t>(index / api_.spec.n);
+  const Prompt& scored = prompts_[prompt_index];
+  const std::vector<TokenId>& ids = api_.prompts[prompt_index];
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool known = i > 0 && i < scored.logprobs.size();
+    static const std::vector<TokenLogprob> kNone;
+    const auto* top = i < scored.top.size() ? &scored.top[i] : &kNone;
+    choice.logprobs.add({ids[i], known ? scored.logprobs[i].logprob : 0.0F}, known ? top : nullptr);
+  }
+}
+
+void ClientRequest::complete() {
+  done_ = true;
+  if (api_.no_output) usage_.completion_tokens = 0;
+  if (api_.stream) {
+    if (api_.include_usage) reply_->write(writer_.usage_chunk(usage_));
+    reply_->write(ResponseWriter::kDone);
+    reply_->end();
+  } else {
+    std::vector<ChoicePart> parts;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      const size_t prompt_index = i / static_cast<size_t>(api_.spec.n);
+      ChoicePart part = part_of(static_cast<int32_t>(i), choices_[i]);
+      if (api_.echo) part.text.insert(0, api_.echoed[prompt_index]);
+      if (api_.prompt_scoring()) {
+        const Prompt& prompt = prompts_[prompt_index];
+        part.prompt_logprobs =
+            prompt_logprobs_json(*context_.model.tokenizer, prompt.logprobs, prompt.top);
+      }
+      parts.push_back(std::move(part));
+    }
+    reply_->send({.body = writer_.body(parts, usage_)});
+  }
+  report(finish_name(choices_.front().output.finish()));
+}
+
+void ClientRequest::on_prompt_logprobs(int32_t prompt_index, const PromptLogprobs& logprobs) {
+  Prompt& prompt = prompts_[static_cast<size_t>(prompt_index)];
+  const size_t end = static_cast<size_t>(logprobs.first_position) + logprobs.tokens.size();
+  if (end > api_.prompts[static_cast<size_t>(prompt_index)].size()) return;
+  if (prompt.logprobs.size() < end) prompt.logprobs.resize(end);
+  if (prompt.top.size() < end) prompt.top.resize(end);
+  for (size_t i = 0; i < logprobs.tokens.size(); ++i) {
+    const size_t position = static_cast<size_t>(logprobs.first_position) + i;
+    prompt.logprobs[position] = logprobs.tokens[i];
+    if (i < logprobs.top.size()) prompt.top[position] = logprobs.top[i];
+  }
+}
+
+void ClientRequest::on_cached_tokens(int32_t, int32_t cached_tokens) {
+  usage_.cached_tokens += cached_tokens;
+}
+
+void ClientRequest::on_failed(int32_t, const Status& status) {
+  if (done_) return;
+  cancel_all();
+  report("error");
+  if (!streaming_) {
+    reply_->send(error_response(status));
+    return;
+  }
+  reply_->write("data: " + error_json(status) + "\n\n");
+  reply_->write(ResponseWriter::kDone);
+  reply_->end();
+}
+
+void ClientRequest::cancel_all() {
+  done_ = true;
+  for (const GenerationId id : generations_) context_.dispatcher.cancel(id);
+}
+
+void ClientRequest::report(const std::string& finished_reason) {
+  const int64_t now_us = context_.clock.now_us();
+  context_.metrics.request_done(
+      {.finished_reason = finished_reason,
+       .prompt_tokens = usage_.prompt_tokens,
+       .cached_tokens = usage_.cached_tokens,
+       .generated_tokens = usage_.completion_tokens,
+       .n = api_.spec.n,
+       .e2e_s = static_cast<double>(now_us - origin_.received_us) * 1e-6});
+}
+
+}  // namespace baton

@@ -1,0 +1,160 @@
+#include "router/router.h"
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "base/log.h"
+#include "model/model_config.h"
+#include "model/text_files.h"
+#include "router/id_tokenizer.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kTextQueueMax = 4096;
+constexpr int64_t kTickMs = 10;  // deadlines and retries are checked so often
+constexpr int64_t kDrainCheckMs = 20;
+
+uint64_t random_number() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+// The last part of the path, without ".gguf".
+std::string default_model_name(const RouterConfig& config) {
+  if (!config.served_model_name.empty()) return config.served_model_name;
+  std::string path = config.model;
+  while (path.ends_with('/')) path.pop_back();
+  std::string name = path.substr(path.rfind('/') + 1);
+  if (name.ends_with(".gguf")) name.resize(name.size() - 5);
+  return name;
+}
+
+std::vector<std::string> read_api_keys(const std::string& file) {
+  std::vector<std::string> keys;
+  if (file.empty()) return keys;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) keys.push_back(line);
+  }
+  if (keys.empty()) {
+    throw ConfigError("http.api_keys_file: got " + file +
+                      ", want a readable file with one key a line");
+  }
+  return keys;
+}
+
+}  // namespace
+
+TextModel load_text_model(const std::string& path) {
+  const ModelConfig config = read_model_config(path);
+  TextModel model;
+  model.eos_ids = config.eos_ids;
+  model.defaults = config.defaults;
+  model.tokenizer = load_tokenizer(path);
+  if (model.tokenizer == nullptr) {
+    model.tokenizer = std::make_unique<IdTokenizer>(config.vocab_size, config.eos_ids);
+    return model;
+  }
+  for (const TokenId id : model.tokenizer->eos_ids()) {
+    if (std::find(model.eos_ids.begin(), model.eos_ids.end(), id) == model.eos_ids.end()) {
+      model.eos_ids.push_back(id);
+    }
+  }
+  const std::string source = load_chat_template(path);
+  if (!source.empty()) model.chat_template = std::make_unique<ChatTemplate>(source);
+  model.special_tokens = load_special_tokens(path);
+  return model;
+}
+
+Router::Router(const RouterConfig& config, TextModel model)
+    : config_(config),
+      model_(std::move(model)),
+      metrics_(default_model_name(config)),
+      placement_(config.route, random_number()),
+      text_workers_(config.text_threads, kTextQueueMax) {
+  const PeerInfo self{.worker_id = "router", .epoch = random_number(), .role = Role::kRouter};
+  links_ = std::make_unique<Links>(config.link, self, "", clock_, [this](LinkEvent event) {
+    server_->post([this, event = std::move(event)]() mutable { on_link_event(std::move(event)); });
+  });
+  dispatcher_ =
+      std::make_unique<Dispatcher>(config.route, self.epoch, *links_, clock_, placement_, metrics_);
+  api_ = std::make_unique<Api>(
+      ApiParts{*dispatcher_, placement_, metrics_, text_workers_, model_, clock_,
+               [this](std::function<void()> job) { server_->post(std::move(job)); }},
+      config.http, default_model_name(config), read_api_keys(config.http.api_keys_file));
+  server_ = std::make_unique<HttpServer>(config.http, *api_);
+}
+
+Router::~Router() {
+  // Both may still post to the loop.
+  text_workers_.stop();
+  links_.reset();
+}
+
+void Router::run() {
+  std::istringstream workers(config_.workers);
+  for (std::string address; std::getline(workers, address, ',');) {
+    if (!address.empty()) links_->connect(address);
+  }
+  server_->every(kTickMs, [this] {
+    dispatcher_->on_timer();
+    api_->set_connections(server_->connections());
+  });
+  log_info("router_ready", {{"port", port()}, {"workers", config_.workers}});
+  server_->run();
+}
+
+void Router::drain() {
+  server_->post([this] {
+    log_info("router_draining", {{"active", dispatcher_->active()}});
+    api_->drain();
+    server_->drain();
+    const int64_t deadline_us = clock_.now_us() + config_.drain_timeout_ms * 1000;
+    server_->every(kDrainCheckMs, [this, deadline_us] {
+      const bool idle = dispatcher_->active() == 0 && server_->connections() == 0;
+      if (idle || clock_.now_us() >= deadline_us) server_->stop();
+    });
+  });
+}
+
+void Router::stop() {
+  server_->post([this] { server_->stop(); });
+}
+
+void Router::log_worker(const char* event, LinkId link, const std::string& reason) {
+  const Worker* worker = placement_.find(link);
+  if (worker == nullptr) return;
+  log_info(event, {{"worker", worker->peer.worker_id},
+                   {"role", role_name(worker->peer.role)},
+                   {"kv_compat_id", worker->peer.kv_compat_id},
+                   {"reason", reason}});
+}
+
+void Router::on_link_event(LinkEvent event) {
+  if (auto* up = std::get_if<LinkUp>(&event)) {
+    if (up->peer.role == Role::kRouter) {
+      links_->close(up->link, "a router does not work for another router");
+      return;
+    }
+    for (const auto& [link, other] : placement_.workers()) {
+      if (other.peer.kv_compat_id == up->peer.kv_compat_id) continue;
+      log_warn("workers_do_not_mix", {{"worker", up->peer.worker_id},
+                                      {"kv_compat_id", up->peer.kv_compat_id},
+                                      {"other", other.peer.worker_id},
+                                      {"other_kv_compat_id", other.peer.kv_compat_id}});
+    }
+    api_->on_worker(up->peer);
+    dispatcher_->on_link_up(up->link, up->peer);
+    log_worker("worker_up", up->link, "");
+  } else if (auto* down = std::get_if<LinkDown>(&event)) {
+    log_worker("worker_down", down->link, down->reason);
+    dispatcher_->on_link_down(down->link, down->reason);
+  } else if (auto* message = std::get_if<LinkMessage>(&event)) {
+    dispatcher_->on_message(message->link, message->message);
+  }
+}
+
+}  // namespace baton

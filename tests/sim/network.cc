@@ -1,0 +1,135 @@
+#include "tests/sim/network.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/message_codec.h"
+
+namespace baton::sim {
+
+Endpoint::Endpoint(Network& network, PeerInfo self, std::string address, Sink sink)
+    : network_(network),
+      self_(std::move(self)),
+      address_(std::move(address)),
+      sink_(std::move(sink)) {
+  network_.endpoints_.push_back(this);
+}
+
+Endpoint::~Endpoint() {
+  network_.remove(*this);
+}
+
+void Endpoint::send(LinkId link, Message message) {
+  int side = 0;
+  if (auto* connection = network_.find(*this, link, &side))
+    connection->side[side].outgoing.push_back(std::move(message));
+}
+
+void Endpoint::close(LinkId link, const std::string& reason) {
+  int side = 0;
+  if (auto* connection = network_.find(*this, link, &side))
+    network_.cut(connection, reason, nullptr);
+}
+
+bool Network::deliver_one() {
+  std::vector<std::pair<Connection*, int>> ready;
+  for (const auto& connection : connections_) {
+    for (int side = 0; side < 2; ++side) {
+      if (!connection->side[side].outgoing.empty()) ready.emplace_back(connection.get(), side);
+    }
+  }
+  if (ready.empty()) return false;
+  auto [connection, from] = ready[random_.below(ready.size())];
+  Side& sender = connection->side[from];
+  Side& receiver = connection->side[1 - from];
+  Message message = std::move(sender.outgoing.front());
+  sender.outgoing.pop_front();
+  receiver.endpoint->sink_(LinkMessage{receiver.link, std::move(message)});
+  return true;
+}
+
+bool Network::dial_one() {
+  std::vector<std::pair<Endpoint*, Endpoint*>> possible;
+  for (Endpoint* from : endpoints_) {
+    for (Endpoint* to : endpoints_) {
+      if (from != to && from->wanted_.count(to->address_) != 0 &&
+          dialled(*from, to->address_) == nullptr) {
+        possible.emplace_back(from, to);
+      }
+    }
+  }
+  if (possible.empty()) return false;
+  auto [from, to] = possible[random_.below(possible.size())];
+  auto connection = std::make_unique<Connection>();
+  connection->side[0] = Side{from, from->next_link_++, {}};
+  connection->side[1] = Side{to, to->next_link_++, {}};
+  connection->address = to->address_;
+  const LinkId from_link = connection->side[0].link;
+  const LinkId to_link = connection->side[1].link;
+  connections_.push_back(std::move(connection));
+  from->sink_(LinkUp{from_link, to->self_, to->address_});
+  to->sink_(LinkUp{to_link, from->self_, ""});
+  return true;
+}
+
+bool Network::cut_one() {
+  if (connections_.empty()) return false;
+  cut(connections_[random_.below(connections_.size())].get(), "cut", nullptr);
+  return true;
+}
+
+size_t Network::messages() const {
+  size_t count = 0;
+  for (const auto& connection : connections_)
+    count += connection->side[0].outgoing.size() + connection->side[1].outgoing.size();
+  return count;
+}
+
+bool Network::all_connected() const {
+  for (const Endpoint* from : endpoints_) {
+    for (const Endpoint* to : endpoints_) {
+      const bool wanted = from != to && from->wanted_.count(to->address_) != 0;
+      if (wanted && const_cast<Network*>(this)->dialled(*from, to->address_) == nullptr)
+        return false;
+    }
+  }
+  return true;
+}
+
+Network::Connection* Network::find(const Endpoint& endpoint, LinkId link, int* side) {
+  for (const auto& connection : connections_) {
+    for (int i = 0; i < 2; ++i) {
+      if (connection->side[i].endpoint != &endpoint || connection->side[i].link != link) continue;
+      *side = i;
+      return connection.get();
+    }
+  }
+  return nullptr;
+}
+
+Network::Connection* Network::dialled(const Endpoint& from, const std::string& address) {
+  for (const auto& connection : connections_) {
+    if (connection->side[0].endpoint == &from && connection->address == address)
+      return connection.get();
+  }
+  return nullptr;
+}
+
+void Network::cut(Connection* connection, const std::string& reason, const Endpoint* dead) {
+  for (const Side& side : connection->side) {
+    if (side.endpoint != dead) side.endpoint->sink_(LinkDown{side.link, reason});
+  }
+  std::erase_if(connections_, [&](const auto& entry) { return entry.get() == connection; });
+}
+
+void Network::remove(Endpoint& endpoint) {
+  std::erase(endpoints_, &endpoint);
+  std::vector<Connection*> broken;
+  for (const auto& connection : connections_) {
+    if (connection->side[0].endpoint == &endpoint || connection->side[1].endpoint == &endpoint)
+      broken.push_back(connection.get());
+  }
+  for (Connection* connection : broken) cut(connection, "peer died", &endpoint);
+}
+
+}  // namespace baton::sim

@@ -1,0 +1,42 @@
+// Random schedules of a whole simulated cluster. A failing seed is printed; `sim-run --scenario
+// NAME --seed N` repeats it.
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "tests/sim/scenarios.h"
+
+#include "tests/doctest.h"
+
+using namespace baton::sim;
+
+TEST_CASE("whole clusters keep every promise under random schedules") {
+  constexpr uint64_t kSeeds = 12;
+  const uint64_t base = std::random_device()() % 1'000'000;
+  for (const Scenario& scenario : scenarios()) {
+    for (uint64_t seed = base; seed < base + kSeeds; ++seed) {
+      const RunResult result = run_cluster(scenario.options, seed);
+      INFO("sim-run --scenario ", scenario.name, " --seed ", seed);
+      for (const std::string& violation : result.violations) FAIL_CHECK(violation);
+      if (!result.violations.empty()) return;
+    }
+  }
+}
+
+TEST_CASE("a seed reproduces a run exactly") {
+  const auto all = scenarios();
+  const auto everything = std::find_if(all.begin(), all.end(),
+                                       [](const Scenario& s) { return s.name == "everything"; });
+  const RunResult first = run_cluster(everything->options, 7);
+  const RunResult second = run_cluster(everything->options, 7);
+  CHECK(first.digest == second.digest);
+  CHECK(first.completed == second.completed);
+  CHECK(first.handoffs == second.handoffs);
+}
+
+TEST_CASE("the calm cluster really hands pages over") {
+  const RunResult result = run_cluster({.cancel_chance = 0}, 1);
+  CHECK(result.violations.empty());
+  CHECK(result.completed == 30);
+  CHECK(result.handoffs > 5);
+}

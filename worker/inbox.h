@@ -1,0 +1,48 @@
+// Everything the worker's loop wakes for, in one queue: links, the mover, the engine, and a wish to
+// stop.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/link.h"
+#include "kvtransfer/page_mover.h"
+#include "model/engine.h"
+
+namespace baton {
+
+struct DrainWish {};  // SIGTERM: serve what there is, take nothing new, then leave
+
+using WorkerEvent = std::variant<LinkEvent, MoverEvent, StepOutput, DrainWish>;
+
+// Many producers, one consumer. Not bounded itself: each producer is (a link by its peers' outboxes
+// and credit of one request each, the mover by its transfers, the engine by steps_ahead), and
+// losing an event here would lose a page.
+class Inbox {
+ public:
+  void push(WorkerEvent event) {
+    {
+      std::lock_guard lock(mutex_);
+      events_.push_back(std::move(event));
+    }
+    ready_.notify_one();
+  }
+
+  // Waits for events, at most `timeout`, and takes all there are, in order.
+  std::vector<WorkerEvent> wait(std::chrono::microseconds timeout) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_for(lock, timeout, [this] { return !events_.empty(); });
+    return std::exchange(events_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::vector<WorkerEvent> events_;
+};
+
+}  // namespace baton

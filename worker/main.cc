@@ -1,0 +1,43 @@
+// baton-worker --role prefill|decode|both --model PATH --listen HOST:PORT
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "base/log.h"
+#include "config/settings.h"
+#include "worker/worker_process.h"
+
+namespace {
+
+// SIGTERM and SIGINT are taken by a thread of their own; all other threads inherit the blocked
+// mask.
+sigset_t block_stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return set;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const sigset_t stop_signals = block_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    baton::WorkerProcess worker(baton::parse_worker_config(argc, argv));
+    std::jthread signals([&](const std::stop_token& token) {
+      const timespec tick{.tv_sec = 0, .tv_nsec = 200'000'000};
+      while (!token.stop_requested()) {
+        if (sigtimedwait(&stop_signals, nullptr, &tick) > 0) worker.stop();
+      }
+    });
+    return worker.run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "baton-worker: %s\n", error.what());
+    return 2;
+  }
+}

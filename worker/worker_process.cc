@@ -1,0 +1,144 @@
+#include "worker/worker_process.h"
+
+#include <random>
+
+#include "base/log.h"
+
+namespace baton {
+
+namespace {
+
+// The longest that the loop sleeps: the resolution of its timers.
+constexpr std::chrono::microseconds kTick{5'000};
+
+Role parse_role(const std::string& role) {
+  if (role == "prefill") return Role::kPrefill;
+  if (role == "decode") return Role::kDecode;
+  return Role::kBoth;
+}
+
+Epoch random_epoch() {
+  std::random_device random;
+  return (static_cast<Epoch>(random()) << 32) | random() | 1;
+}
+
+std::string host_of(const std::string& address) {
+  return address.substr(0, address.rfind(':'));
+}
+
+LoadedModel load(const WorkerConfig& config, LayerSink* sink) {
+  if (config.device != "cpu")
+    throw ConfigError("--device: got \"" + config.device + "\", this build has cpu only");
+  EngineOptions options;
+  options.threads = config.threads;
+  options.isa = config.isa;
+  options.page_tokens = config.kv.page_tokens;
+  options.kv_dtype = config.kv.dtype;
+  options.kv_bytes = config.kv.pool_mib << 20;
+  options.slab_bytes = config.kv.slab_mib << 20;
+  options.step_tokens_max = config.scheduler.step_tokens;
+  options.context_len_max = config.context_len;
+  return load_model(config.model, options, sink);
+}
+
+std::vector<int32_t> pages_per_group(const LoadedModel& model) {
+  std::vector<int32_t> pages;
+  for (const auto& pool : model.pools) pages.push_back(pool->num_pages());
+  return pages;
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(WorkerConfig config)
+    : config_(std::move(config)),
+      epoch_(random_epoch()),
+      model_(load(config_, &layer_sink_)),
+      ledger_(pages_per_group(model_)),
+      prefix_cache_(model_.layout, ledger_, random_epoch(), config_.scheduler.prefix_cache),
+      scheduler_(config_.scheduler, model_.layout, model_.facts.context_len, ledger_, prefix_cache_,
+                 clock_),
+      metrics_(model_.facts.name, config_.role) {
+  ledger_.set_eviction_listener(&prefix_cache_);
+  if (config_.worker_id.empty()) config_.worker_id = config_.listen;
+  mover_ = make_page_mover(config_.kvtransfer, model_.layout, pools(), host_of(config_.listen),
+                           clock_, [this](MoverEvent event) { inbox_.push(std::move(event)); });
+  layer_sink_.sink = mover_.get();
+  engine_thread_ = std::make_unique<EngineThread>(
+      *model_.engine, [this](StepOutput output) { inbox_.push(std::move(output)); });
+  links_ = std::make_unique<Links>(config_.link, self(), config_.listen, clock_,
+                                   [this](LinkEvent event) { inbox_.push(std::move(event)); });
+  core_ = std::make_unique<WorkerCore>(
+      config_, self(),
+      WorkerCore::Parts{model_.layout, ledger_, prefix_cache_, scheduler_, *mover_, *links_,
+                        *engine_thread_, clock_});
+  if (!config_.metrics_listen.empty()) {
+    status_server_ = std::make_unique<StatusServer>(
+        config_.metrics_listen, [this](const std::string& path) { return answer(path); });
+  }
+  log_info("worker_ready", {{"role", config_.role},
+                            {"listen", config_.listen},
+                            {"model", model_.facts.name},
+                            {"kv_compat_id", model_.facts.kv_compat_id},
+                            {"numerics_id", model_.facts.numerics_id},
+                            {"pages", ledger_.counts(0).total}});
+  ready_ = true;
+}
+
+// Threads first: after this nobody pushes into the inbox or reads a page.
+WorkerProcess::~WorkerProcess() {
+  status_server_.reset();
+  engine_thread_.reset();
+  core_.reset();
+  links_.reset();
+  mover_.reset();
+}
+
+int WorkerProcess::run() {
+  int64_t drain_until_us = INT64_MAX;
+  while (!core_->drained() && core_->fatal_error().empty() && clock_.now_us() < drain_until_us) {
+    std::vector<WorkerEvent> events = inbox_.wait(kTick);
+    const int64_t begin_us = clock_.now_us();
+    for (WorkerEvent& event : events) core_->handle(std::move(event));
+    core_->on_timer();
+    core_->prepare_steps();
+    metrics_.update(core_->status(), core_->counters(), prefix_cache_,
+                    core_->landing_side().quarantined_age_ms());
+    const int64_t took_us = clock_.now_us() - begin_us;
+    if (took_us > config_.loop_max_us)
+      log_debug("loop_slow", {{"us", took_us}, {"events", events.size()}});
+    if (core_->draining() && drain_until_us == INT64_MAX) {
+      ready_ = false;
+      drain_until_us = clock_.now_us() + config_.drain_timeout_ms * 1000;
+    }
+  }
+  if (!core_->fatal_error().empty()) log_error("engine_failed", {{"error", core_->fatal_error()}});
+  log_info("worker_leaves", {{"drained", core_->drained()}});
+  return core_->drained() ? 0 : 1;
+}
+
+std::vector<PagePool*> WorkerProcess::pools() const {
+  std::vector<PagePool*> pools;
+  for (const auto& pool : model_.pools) pools.push_back(pool.get());
+  return pools;
+}
+
+PeerInfo WorkerProcess::self() const {
+  return {.worker_id = config_.worker_id,
+          .epoch = epoch_,
+          .role = parse_role(config_.role),
+          .kv_compat_id = model_.facts.kv_compat_id,
+          .model_name = model_.facts.name,
+          .context_len = model_.facts.context_len,
+          .vocab_size = model_.facts.vocab_size};
+}
+
+StatusReply WorkerProcess::answer(const std::string& path) const {
+  if (path == "/metrics") return {200, kMetricsContentType, metrics_.text()};
+  if (path == "/livez") return {200, "text/plain", "ok\n"};
+  if (path == "/readyz")
+    return ready_ ? StatusReply{200, "text/plain", "ok\n"}
+                  : StatusReply{503, "text/plain", "not ready\n"};
+  return {404, "text/plain", "want /metrics, /livez or /readyz\n"};
+}
+
+}  // namespace baton
