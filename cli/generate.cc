@@ -97,10 +97,10 @@ double rate(int64_t tokens, int64_t us) {
 }
 
 void print_stats(const GenerationStats& stats, const SamplingSpec& spec) {
-  std::fprintf(stderr, "prefill %d tokens, %.1f tokens/s; decode %d tokens, %.1f tokens/s; seed %llu\n",
-               stats.prompt_tokens, rate(stats.prompt_tokens, stats.prefill_us),
-               stats.decoded_tokens, rate(stats.decoded_tokens, stats.decode_us),
-               static_cast<unsigned long long>(spec.seed));
+  std::fprintf(
+      stderr, "prefill %d tokens, %.1f tokens/s; decode %d tokens, %.1f tokens/s; seed %llu\n",
+      stats.prompt_tokens, rate(stats.prompt_tokens, stats.prefill_us), stats.decoded_tokens,
+      rate(stats.decoded_tokens, stats.decode_us), static_cast<unsigned long long>(spec.seed));
 }
 
 void print_choices(std::vector<ChoicePrinter>& printers) {
@@ -110,6 +110,7 @@ void print_choices(std::vector<ChoicePrinter>& printers) {
     printers[c].print();
     std::printf("\n");
   }
+  std::fflush(stdout);  // before the statistics on stderr
 }
 
 }  // namespace
@@ -144,9 +145,9 @@ void generate(const GenerateOptions& options) {
   if (spec.max_tokens > 0) print_choices(printers);
   if (!options.logits_path.empty()) {
     const auto rows = static_cast<int64_t>(prompt.size());
-    write_safetensors(options.logits_path,
-                      {{"logits", {.shape = {rows, generator.facts().vocab_size},
-                                   .data = std::move(logits)}}});
+    write_safetensors(
+        options.logits_path,
+        {{"logits", {.shape = {rows, generator.facts().vocab_size}, .data = std::move(logits)}}});
   }
   print_stats(stats, spec);
 }
@@ -155,9 +156,11 @@ namespace {
 
 void add_sampling_options(CLI::App& command, SamplingSpec& spec) {
   command.add_option("--max-tokens", spec.max_tokens, "Tokens to generate, each choice")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command.add_option("--temperature", spec.temperature, "0 takes the likeliest token")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command.add_option("--top-k", spec.top_k, "Only the K likeliest tokens; 0 = all");
   command.add_option("--top-p", spec.top_p, "Only the likeliest tokens that make up this share")
       ->check(CLI::Range(0.0, 1.0));
@@ -166,8 +169,10 @@ void add_sampling_options(CLI::App& command, SamplingSpec& spec) {
   command.add_option("--seed", spec.seed, "Default: at random");
   command.add_option("--presence-penalty", spec.presence_penalty, "Off a generated token's logit");
   command.add_option("--frequency-penalty", spec.frequency_penalty, "The same for each time");
-  command.add_option("--repetition-penalty", spec.repetition_penalty,
-                     "Divides the logit of every token seen")->check(CLI::PositiveNumber);
+  command
+      .add_option("--repetition-penalty", spec.repetition_penalty,
+                  "Divides the logit of every token seen")
+      ->check(CLI::PositiveNumber);
   command.add_flag("--ignore-eos", spec.ignore_eos, "Go on after the end-of-text token");
   command.add_option("--n", spec.n, "Choices")->check(CLI::Range(1, 128));
 }

@@ -1,4 +1,5 @@
-// `baton generate`: one prompt through the model in this process, text to stdout as it comes. Main thread only.
+// `baton generate`: one prompt through the model in this process, text to stdout as it comes. Main
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@ namespace baton {
 
 struct GenerateOptions {
   std::string model;
-  std::string prompt;                  // text, completed as it is
-  std::string chat;                    // one user message through the chat template
-  std::string system;                  // a system message before it
-  std::vector<TokenId> token_ids;      // instead of text
+  std::string prompt;              // text, completed as it is
+  std::string chat;                // one user message through the chat template
+  std::string system;              // a system message before it
+  std::vector<TokenId> token_ids;  // instead of text
   SamplingSpec spec;
   std::vector<std::string> logit_bias;  // "id:bias"
   bool print_ids = false;
-  std::string logits_path;             // safetensors file for the prompt's logits
+  std::string logits_path;  // safetensors file for the prompt's logits
   EngineOptions engine;
 };
 

@@ -79,8 +79,7 @@ Status LocalGenerator::check(const std::vector<TokenId>& prompt, const SamplingS
   const auto prompt_len = static_cast<int64_t>(prompt.size());
   if (prompt_len + (spec.max_tokens > 0 ? 1 : 0) > facts().context_len) {
     return invalid_argument("prompt: got " + std::to_string(prompt_len) +
-                            " tokens, but the context has " +
-                            std::to_string(facts().context_len));
+                            " tokens, but the context has " + std::to_string(facts().context_len));
   }
   const KvGroup& group = layout().groups[0];
   const int64_t length = std::min<int64_t>(facts().context_len, prompt_len + spec.max_tokens);
@@ -92,7 +91,8 @@ Status LocalGenerator::check(const std::vector<TokenId>& prompt, const SamplingS
   return {};
 }
 
-// Choice 0 takes the first pages; the others see its whole pages of the prompt and have their own from there on.
+// Choice 0 takes the first pages; the others see its whole pages of the prompt and have their own
+// from there on.
 std::vector<LocalGenerator::ChoiceRun> LocalGenerator::place(int32_t prompt_len,
                                                              const SamplingSpec& spec) const {
   const int32_t length = std::min(facts().context_len, prompt_len + spec.max_tokens);
@@ -114,7 +114,8 @@ std::vector<LocalGenerator::ChoiceRun> LocalGenerator::place(int32_t prompt_len,
   return choices;
 }
 
-// Slots, and the prompt in chunks of step_tokens_max; the last one samples every choice's first token.
+// Slots, and the prompt in chunks of step_tokens_max; the last one samples every choice's first
+// token.
 StepInput LocalGenerator::first_step(const std::vector<TokenId>& prompt, const SamplingSpec& spec,
                                      const std::vector<ChoiceRun>& choices) const {
   StepInput input;

@@ -1,5 +1,6 @@
-// One process, one request at a time, no scheduler: the engine driven directly over pages 0, 1, 2, ... This is `baton generate`, and what the
-// tests and the benchmark take for the truth when they compare with the whole system. Single-threaded.
+// One process, one request at a time, no scheduler: the engine driven directly over pages 0, 1, 2,
+// ... This is `baton generate`, and what the tests and the benchmark take for the truth when they
+// compare with the whole system. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +22,17 @@ struct GenerationStats {
 
 class LocalGenerator {
  public:
-  // Loads the model with room for `tokens_max` tokens: prompts and answers of all choices of the largest request. Throws ConfigError.
+  // Loads the model with room for `tokens_max` tokens: prompts and answers of all choices of the
+  // largest request. Throws ConfigError.
   LocalGenerator(const std::string& path, EngineOptions options, int64_t tokens_max);
 
   const ModelFacts& facts() const { return model_.facts; }
   const KvLayout& layout() const { return model_.layout; }
 
-  // Runs a request to its end; `on_token` is told of every token as it is sampled, choices in turn. The choices share the prompt's whole pages.
-  // `prompt_logits`, if not null, gets float32 [prompt, vocab].
-  // Errors: INVALID_ARGUMENT for a prompt that is empty, too long or not in the vocabulary; INTERNAL for a failed step.
+  // Runs a request to its end; `on_token` is told of every token as it is sampled, choices in turn.
+  // The choices share the prompt's whole pages. `prompt_logits`, if not null, gets float32 [prompt,
+  // vocab]. Errors: INVALID_ARGUMENT for a prompt that is empty, too long or not in the vocabulary;
+  // INTERNAL for a failed step.
   Result<GenerationStats> generate(const std::vector<TokenId>& prompt, const SamplingSpec& spec,
                                    const std::function<void(const Sampled&)>& on_token,
                                    std::vector<float>* prompt_logits = nullptr);

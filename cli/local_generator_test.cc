@@ -1,6 +1,7 @@
 #include "cli/local_generator.h"
 
 #include "model/golden_model.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -45,8 +46,9 @@ TEST_CASE("greedy text is the reference's, whatever the chunks, and the prompt's
 TEST_CASE("choices of one request equal each alone: they share the prompt's whole pages only") {
   const GoldenReference reference = read_golden_reference("qwen3");
   for (const size_t prompt_len : {95, 96, 97}) {  // 16-token pages: partial, full, one token over
-    const std::vector<TokenId> prompt(reference.input_ids.begin(),
-                                      reference.input_ids.begin() + static_cast<int64_t>(prompt_len));
+    const std::vector<TokenId> prompt(
+        reference.input_ids.begin(),
+        reference.input_ids.begin() + static_cast<int64_t>(prompt_len));
     LocalGenerator generator(golden_path("qwen3"), options(16, 64), 600);
     SamplingSpec spec{.seed = 42, .n = 4, .max_tokens = 24, .temperature = 1.5F, .top_p = 0.9F};
     const auto together = run(generator, prompt, spec);

@@ -228,7 +228,7 @@ bool Pusher::start_copies(Link& link) {
     ++transfer->in_flight;
     if (link.route->start(slice)) --transfer->in_flight;
   }
-  return false;
+  return link.broken.has_value();
 }
 
 void Pusher::settle_transfers() {

@@ -32,8 +32,8 @@ void Batch::add(const Chunk& chunk, const TokenId* ids, int32_t count, const KvL
                                    .block_table = table.data()});
     for (int32_t position = chunk.first_pos; position < chunk.first_pos + count; ++position) {
       const int32_t page = table[static_cast<size_t>(position / page_tokens)];
-      CHECK_GE(page, 0) << "seq " << chunk.seq << " writes position " << position
-                        << " of group " << g;
+      CHECK_GE(page, 0) << "seq " << chunk.seq << " writes position " << position << " of group "
+                        << g;
       groups[g].slot_mapping.push_back(page * page_tokens + position % page_tokens);
     }
   }

@@ -16,7 +16,9 @@ bool contains(const std::vector<TokenId>& ids, TokenId token) {
 }
 
 // Ids come from clients; the router checks them, and a wrong one must not write outside the row.
-bool in_vocab(TokenId token, int32_t vocab_size) { return token >= 0 && token < vocab_size; }
+bool in_vocab(TokenId token, int32_t vocab_size) {
+  return token >= 0 && token < vocab_size;
+}
 
 void exclude(float* logits, int32_t vocab_size, const std::vector<TokenId>& ids) {
   for (const TokenId id : ids) {
@@ -83,8 +85,8 @@ void ChoiceState::exclude_bad_words(float* logits, int32_t vocab_size) const {
   }
 }
 
-// Repetition (Keskar et al. 2019): shrinks positive logits, grows negative ones, of every token seen. Frequency and presence: as in the
-// OpenAI API, over generated tokens.
+// Repetition (Keskar et al. 2019): shrinks positive logits, grows negative ones, of every token
+// seen. Frequency and presence: as in the OpenAI API, over generated tokens.
 void ChoiceState::apply_penalties(float* logits, int32_t vocab_size) const {
   for (const auto& [id, count] : counts_) {
     if (!in_vocab(id, vocab_size)) continue;

@@ -1,5 +1,6 @@
-// What a choice remembers between its tokens: a function of (spec, tokens), rebuilt by replaying the tokens. It changes logits before
-// sampling and says when the choice ends. Owned by the engine, one a slot; engine thread only.
+// What a choice remembers between its tokens: a function of (spec, tokens), rebuilt by replaying
+// the tokens. It changes logits before sampling and says when the choice ends. Owned by the engine,
+// one a slot; engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +24,16 @@ class ChoiceState {
 
   // True if adjust() would change anything for the next token.
   bool adjusts() const;
-  // In the order: allowed ids, bad words, minimum length (EOS and stop ids), logit bias, penalties. Excluded tokens become -infinity.
-  // logits: float32 [vocab_size], changed in place.
+  // In the order: allowed ids, bad words, minimum length (EOS and stop ids), logit bias, penalties.
+  // Excluded tokens become -infinity. logits: float32 [vocab_size], changed in place.
   void adjust(float* logits, int32_t vocab_size) const;
 
   struct Ending {
     FinishReason finish = FinishReason::kNone;
     std::optional<TokenId> stop_id;
   };
-  // Takes the sampled token. EOS before stop ids before length, as clients expect the finish reason.
+  // Takes the sampled token. EOS before stop ids before length, as clients expect the finish
+  // reason.
   Ending accept(TokenId token);
 
  private:
@@ -48,7 +50,8 @@ class ChoiceState {
   TokenId last_token_ = -1;
   bool ended_ = false;
   std::vector<TokenId> generated_;
-  // Every token seen: how often it was generated (0: in the prompt only). Kept only if counts_tokens_.
+  // Every token seen: how often it was generated (0: in the prompt only). Kept only if
+  // counts_tokens_.
   std::unordered_map<TokenId, int32_t> counts_;
 };
 

@@ -54,9 +54,8 @@ std::string describe(const ModelConfig& config) {
       << config.qk_norm << config.tied_embeddings << '\n'
       << rope.theta << ' ' << rope.rotary_dim << ' ' << rope.interleaved << ' '
       << static_cast<int>(rope.scaling) << ' ' << rope.factor << ' ' << rope.original_context_len
-      << ' ' << rope.low_freq_factor << ' ' << rope.high_freq_factor << ' '
-      << rope.attention_factor << ' ' << rope.beta_fast << ' ' << rope.beta_slow << ' '
-      << rope.truncate << '\n';
+      << ' ' << rope.low_freq_factor << ' ' << rope.high_freq_factor << ' ' << rope.attention_factor
+      << ' ' << rope.beta_fast << ' ' << rope.beta_slow << ' ' << rope.truncate << '\n';
   return out.str();
 }
 
@@ -87,8 +86,7 @@ void add_samples(Sha256& digest, const StoredTensor& tensor) {
 std::string kv_compat_id(const ModelConfig& config, const TensorStore& store,
                          const KvLayout& layout) {
   Sha256 digest;
-  digest.add("kv " + std::to_string(kKvFormatVersion) + "\n" + describe(config) +
-             describe(layout));
+  digest.add("kv " + std::to_string(kKvFormatVersion) + "\n" + describe(config) + describe(layout));
   for (const auto& [name, tensor] : store.tensors) {
     digest.add(name + " " + tensor.dtype_name + " " + shape_string(tensor.shape) + "\n");
     add_samples(digest, tensor);

@@ -1,4 +1,5 @@
-// Two names of what a worker computes: kv_compat_id says whose pages may be exchanged, numerics_id whose results are equal bit for bit.
+// Two names of what a worker computes: kv_compat_id says whose pages may be exchanged, numerics_id
+// whose results are equal bit for bit.
 #pragma once
 
 #include <string>
@@ -12,8 +13,9 @@ namespace baton {
 // Raised whenever the bytes of a page change their meaning.
 constexpr int kKvFormatVersion = 1;
 
-// SHA-256 in hex over: kKvFormatVersion, the config, every tensor's name, type and shape, samples of its bytes, the page layout with
-// its dtype. Samples, because hashing all weights would double the start-up time of a large model.
+// SHA-256 in hex over: kKvFormatVersion, the config, every tensor's name, type and shape, samples
+// of its bytes, the page layout with its dtype. Samples, because hashing all weights would double
+// the start-up time of a large model.
 std::string kv_compat_id(const ModelConfig& config, const TensorStore& store,
                          const KvLayout& layout);
 

@@ -1,9 +1,12 @@
-// The engine: one step of the model over a plain StepInput. Touches no scheduler state; the scheduler touches no engine state.
-// The same StepInput will be broadcast to the ranks of a worker; today there is one.
+// The engine: one step of the model over a plain StepInput. Touches no scheduler state; the
+// scheduler touches no engine state. The same StepInput will be broadcast to the ranks of a worker;
+// today there is one.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,38 +16,47 @@
 
 namespace baton {
 
-// A choice's sampler state (penalty counts, generated count, last token, ended or not) lives in the engine under a slot number that
-// the scheduler hands out. It is a function of (spec, tokens): opening a slot replays the tokens.
+// A choice's sampler state (penalty counts, generated count, last token, ended or not) lives in the
+// engine under a slot number that the scheduler hands out. It is a function of (spec, tokens):
+// opening a slot replays the tokens.
 struct SlotOpen {
   int32_t slot = 0;
   SamplingSpec spec;
-  int32_t choice = 0;             // absolute number of the choice: part of the random key (seed, choice, position)
+  int32_t choice =
+      0;  // absolute number of the choice: part of the random key (seed, choice, position)
   int32_t prompt_len = 0;
-  std::vector<TokenId> tokens;    // prompt and what has been generated so far
+  std::vector<TokenId> tokens;  // prompt and what has been generated so far
 };
 
-// A sequence's share of a step: its tokens from first_pos on. `tokens` empty and use_last: one token, the slot's last sampled
-// one (it may still be in the making when the step is prepared). The chunk is skipped if that slot has ended since.
+// A sequence's share of a step: its tokens from first_pos on. `tokens` empty and use_last: one
+// token, the slot's last sampled one (it may still be in the making when the step is prepared). The
+// chunk is skipped if that slot has ended since.
 struct Chunk {
-  uint64_t seq = 0;        // the scheduler's handle; comes back in StepOutput
+  uint64_t seq = 0;  // the scheduler's handle; comes back in StepOutput
   int32_t first_pos = 0;
   std::vector<TokenId> tokens;
   bool use_last = false;
-  // Per kv_group: page of positions [i * page_tokens, (i + 1) * page_tokens); -1 where it has left the window.
+  // Per kv_group: page of positions [i * page_tokens, (i + 1) * page_tokens); -1 where it has left
+  // the window.
   std::vector<std::vector<int32_t>> block_tables;
-  std::vector<int32_t> sample_slots;  // sample once for each from the logits of the last token; a decode chunk has its one slot here
-  bool all_logits = false;            // return the logits of every token (baton generate --logits, tests)
-  int32_t prompt_logprobs = -1;       // >= 0: log-probabilities of the chunk's tokens and that many alternatives
-  TokenId next_token = -1;            // for prompt_logprobs: the prompt's token after this chunk, -1 if it ends here
+  std::vector<int32_t> sample_slots;  // sample once for each from the logits of the last token; a
+                                      // decode chunk has its one slot here
+  bool all_logits = false;  // return the logits of every token (baton generate --logits, tests)
+  int32_t prompt_logprobs =
+      -1;  // >= 0: log-probabilities of the chunk's tokens and that many alternatives
+  TokenId next_token =
+      -1;  // for prompt_logprobs: the prompt's token after this chunk, -1 if it ends here
 };
 
-struct PageCopy {  // whole page, before anything else in the step: the partial last page of a prompt, once a choice
+struct PageCopy {  // whole page, before anything else in the step: the partial last page of a
+                   // prompt, once a choice
   int32_t group = 0;
   int32_t src_page = 0;
   int32_t dst_page = 0;
 };
 
-// The push plan: after layer l of this step has written its K and V, that layer's slice of src_page goes to dst_page of the peer.
+// The push plan: after layer l of this step has written its K and V, that layer's slice of src_page
+// goes to dst_page of the peer.
 struct PushPage {
   uint64_t transfer = 0;  // the handoff it belongs to
   int32_t group = 0;
@@ -62,7 +74,8 @@ struct StepInput {
 
   int32_t num_tokens() const {
     int32_t total = 0;
-    for (const Chunk& chunk : chunks) total += chunk.use_last ? 1 : static_cast<int32_t>(chunk.tokens.size());
+    for (const Chunk& chunk : chunks)
+      total += chunk.use_last ? 1 : static_cast<int32_t>(chunk.tokens.size());
     return total;
   }
 };
@@ -73,7 +86,8 @@ struct Sampled {
   int32_t choice = 0;
   int32_t position = 0;  // of the sampled token
   TokenId token = 0;
-  FinishReason finish = FinishReason::kNone;  // kStop: EOS or a stop id; kLength: max_tokens or the context's end
+  FinishReason finish =
+      FinishReason::kNone;  // kStop: EOS or a stop id; kLength: max_tokens or the context's end
   std::optional<TokenId> stop_id;
   float logprob = 0;  // of the raw distribution, before temperature and penalties
   std::vector<TokenLogprob> top;
@@ -88,14 +102,15 @@ struct ChunkLogprobs {
 
 struct StepOutput {
   uint64_t step = 0;
-  std::vector<Sampled> sampled;             // in the order of chunks and sample_slots; skipped ones are absent
-  std::vector<float> logits;                // of the chunks with all_logits, in order: float32 [tokens, vocab]
+  std::vector<Sampled> sampled;  // in the order of chunks and sample_slots; skipped ones are absent
+  std::vector<float> logits;     // of the chunks with all_logits, in order: float32 [tokens, vocab]
   std::vector<ChunkLogprobs> prompt_logprobs;
   int64_t compute_us = 0;
   std::string error;  // not empty: the step failed, the worker ends
 };
 
-// Told of each layer's KV write in the engine thread (CPU: a call after the layer's rope_kv; CUDA: an event recorded there).
+// Told of each layer's KV write in the engine thread (CPU: a call after the layer's rope_kv; CUDA:
+// an event recorded there).
 class LayerSink {
  public:
   virtual ~LayerSink() = default;
@@ -117,18 +132,20 @@ struct ModelFacts {
   int32_t context_len = 0;
   std::vector<TokenId> eos_ids;
   TokenId bos_id = -1;
-  SamplingSpec defaults;    // temperature, top_p, ... from generation_config.json
+  SamplingSpec defaults;  // temperature, top_p, ... from generation_config.json
   std::string kv_compat_id;
   std::string numerics_id;
   int64_t weight_bytes = 0;
 };
 
 struct EngineOptions {
-  int32_t threads = 0;         // 0 = all cores
+  int32_t threads = 0;  // 0 = all cores
   std::string isa = "auto";
   int32_t page_tokens = 16;
   std::string kv_dtype = "auto";  // auto: f16 for quantised weights, else f32
-  int64_t kv_bytes = 0;           // memory for pages, split over the groups so that all hold equally many tokens of context... see KvPlan
+  // Memory for pages, split so that every kv_group holds equally many tokens (kv_plan.h); 0 = one
+  // sequence of the whole context.
+  int64_t kv_bytes = 0;
   int64_t slab_bytes = 64 << 20;
   int32_t step_tokens_max = 512;  // largest StepInput
   int32_t context_len_max = 0;    // 0 = the model's
@@ -142,8 +159,9 @@ struct LoadedModel {
   std::unique_ptr<Engine> engine;
 };
 
-// `path`: a Hugging Face folder or a GGUF file. `sink` may be null; borrowed. Throws ConfigError, one line, for anything missing, damaged
-// or unsupported. `progress` (may be empty) is told the fraction loaded, 0..1.
+// `path`: a Hugging Face folder or a GGUF file. `sink` may be null; borrowed. Throws ConfigError,
+// one line, for anything missing, damaged or unsupported. `progress` (may be empty) is told the
+// fraction loaded, 0..1.
 LoadedModel load_model(const std::string& path, const EngineOptions& options, LayerSink* sink,
                        const std::function<void(double)>& progress = {});
 

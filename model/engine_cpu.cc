@@ -10,7 +10,8 @@
 namespace baton {
 namespace {
 
-// The token after the chunk's token at `offset`, as far as the prompt's log-probabilities need it; -1 if there is none.
+// The token after the chunk's token at `offset`, as far as the prompt's log-probabilities need it;
+// -1 if there is none.
 TokenId next_prompt_token(const Chunk& chunk, int32_t offset) {
   const auto next = static_cast<size_t>(offset) + 1;
   return next < chunk.tokens.size() ? chunk.tokens[next] : chunk.next_token;
@@ -109,8 +110,8 @@ void CpuEngine::collect(StepOutput* output) {
     for (size_t i = begin; i < end; ++i) rows.push_back(logit_rows_[i].row);
     const float* logits = forward_.logits(rows.data(), static_cast<int32_t>(rows.size()));
     for (size_t i = begin; i < end && output->error.empty(); ++i) {
-      use_row(logit_rows_[i],
-              logits + (i - begin) * static_cast<size_t>(parts_.config.vocab_size), output);
+      use_row(logit_rows_[i], logits + (i - begin) * static_cast<size_t>(parts_.config.vocab_size),
+              output);
     }
   }
 }

@@ -1,5 +1,5 @@
-// The engine on CPU: slots, page copies, one forward pass over the step's chunks, sampling. Made by load_model. All calls from one thread,
-// the engine thread.
+// The engine on CPU: slots, page copies, one forward pass over the step's chunks, sampling. Made by
+// load_model. All calls from one thread, the engine thread.
 #pragma once
 
 #include <memory>
@@ -38,10 +38,10 @@ class CpuEngine final : public Engine {
  private:
   // A row of the batch whose logits somebody wants.
   struct LogitRow {
-    int32_t row = 0;                 // in the batch
-    int32_t offset = 0;              // in its chunk
+    int32_t row = 0;     // in the batch
+    int32_t offset = 0;  // in its chunk
     const Chunk* chunk = nullptr;
-    int32_t num_tokens = 0;          // of the chunk in this batch
+    int32_t num_tokens = 0;  // of the chunk in this batch
   };
 
   void update_slots(const StepInput& input);

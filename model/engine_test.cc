@@ -1,4 +1,5 @@
-// The engine's contract: slots, use_last, several choices of one chunk, page copies, prompt log-probabilities, the layer sink.
+// The engine's contract: slots, use_last, several choices of one chunk, page copies, prompt
+// log-probabilities, the layer sink.
 #include "model/engine.h"
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "model/golden_model.h"
 #include "model/sampler.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -83,9 +85,10 @@ TEST_CASE("a chunk of a slot that has ended is skipped; the others run") {
   Fixture f;
   const TokenId first = f.reference.greedy[0];
   StepOutput output = f.execute(
-      {.opened_slots = {f.open(0, {.max_tokens = 9, .temperature = 0, .eos_ids = {first}}),
-                        f.open(1, {.max_tokens = 9, .temperature = 0, .stop_ids = {first}}),
-                        f.open(2, {.max_tokens = 9, .temperature = 0, .ignore_eos = true, .eos_ids = {first}})},
+      {.opened_slots =
+           {f.open(0, {.max_tokens = 9, .temperature = 0, .eos_ids = {first}}),
+            f.open(1, {.max_tokens = 9, .temperature = 0, .stop_ids = {first}}),
+            f.open(2, {.max_tokens = 9, .temperature = 0, .ignore_eos = true, .eos_ids = {first}})},
        .chunks = {f.prompt_chunk(0, 100, {0, 1, 2})}});
   REQUIRE(output.sampled.size() == 3);
   CHECK(output.sampled[0].finish == FinishReason::kStop);
@@ -109,7 +112,8 @@ TEST_CASE("several choices sampled from one chunk equal each sampled alone") {
   Fixture f;
   const SamplingSpec spec{.seed = 5, .n = 4, .max_tokens = 4, .temperature = 2.0F};
   StepInput input{.chunks = {f.prompt_chunk(0, 100, {10, 11, 12, 13})}};
-  for (int32_t choice = 0; choice < 4; ++choice) input.opened_slots.push_back(f.open(10 + choice, spec, choice));
+  for (int32_t choice = 0; choice < 4; ++choice)
+    input.opened_slots.push_back(f.open(10 + choice, spec, choice));
   const StepOutput together = f.execute(input);
   REQUIRE(together.sampled.size() == 4);
   for (int32_t choice = 0; choice < 4; ++choice) {
@@ -121,7 +125,8 @@ TEST_CASE("several choices sampled from one chunk equal each sampled alone") {
     CHECK(alone.sampled[0].choice == choice);
   }
   bool differ = false;
-  for (const Sampled& sampled : together.sampled) differ |= sampled.token != together.sampled[0].token;
+  for (const Sampled& sampled : together.sampled)
+    differ |= sampled.token != together.sampled[0].token;
   CHECK(differ);
 }
 
@@ -135,7 +140,8 @@ TEST_CASE("pages copied before a step carry the sequence on") {
   const std::vector<int32_t>& from = original.block_tables[0];
   const std::vector<int32_t> to = scattered_tables(f.model, 200, 0, 1, 2)[0];
   StepInput input{.chunks = {original}};
-  for (size_t i = 0; i < 7; ++i) input.page_copies.push_back({.src_page = from[i], .dst_page = to[i]});
+  for (size_t i = 0; i < 7; ++i)
+    input.page_copies.push_back({.src_page = from[i], .dst_page = to[i]});
   input.chunks[0].block_tables = {to};
   CHECK(f.execute(input).logits == want);
 }
@@ -170,7 +176,8 @@ TEST_CASE("a sampled token's log-probability is of the raw row") {
   Chunk chunk = f.prompt_chunk(0, 100, {0});
   chunk.all_logits = true;
   const StepOutput output =
-      f.execute({.opened_slots = {f.open(0, {.seed = 1, .temperature = 0.3F, .presence_penalty = 1, .logprobs = 3})},
+      f.execute({.opened_slots = {f.open(
+                     0, {.seed = 1, .temperature = 0.3F, .presence_penalty = 1, .logprobs = 3})},
                  .chunks = {chunk}});
   REQUIRE(output.sampled.size() == 1);
   const LogSoftmax softmax(output.logits.data() + 99 * 256, 256);
@@ -182,8 +189,8 @@ TEST_CASE("the sink is told of every layer in order, also in a step that only pu
   Fixture f;
   f.execute({.step = 5, .chunks = {f.prompt_chunk(0, 20)}});
   f.execute({.step = 6, .pushes = {{.src_page = 1, .dst_page = 2}}});
-  CHECK(f.sink.calls == std::vector<std::pair<uint64_t, int32_t>>{
-                            {5, 0}, {5, 1}, {5, 2}, {6, 0}, {6, 1}, {6, 2}});
+  CHECK(f.sink.calls ==
+        std::vector<std::pair<uint64_t, int32_t>>{{5, 0}, {5, 1}, {5, 2}, {6, 0}, {6, 1}, {6, 2}});
 }
 
 TEST_CASE("kv_compat_id depends on model, page size and KV dtype, not on the rest") {

@@ -10,8 +10,8 @@
 
 namespace baton {
 Forward::Forward(const ModelConfig& config, const Weights& weights, const KvLayout& layout,
-                 std::vector<const PagePool*> pools, Backend& backend,
-                 LayerSink* sink, int32_t step_tokens_max, int32_t context_len)
+                 std::vector<const PagePool*> pools, Backend& backend, LayerSink* sink,
+                 int32_t step_tokens_max, int32_t context_len)
     : config_(config),
       weights_(weights),
       layout_(layout),

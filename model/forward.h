@@ -1,5 +1,6 @@
-// The forward pass of Llama, Mistral, Qwen 2 and Qwen 3: read hidden_states() from top to bottom. Written once, against Backend; the
-// buffers are allocated at construction for the largest step. Engine thread only.
+// The forward pass of Llama, Mistral, Qwen 2 and Qwen 3: read hidden_states() from top to bottom.
+// Written once, against Backend; the buffers are allocated at construction for the largest step.
+// Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,19 @@ constexpr int32_t kLogitRowsMax = 64;
 
 class Forward {
  public:
-  // Everything is borrowed and must outlive this. `sink` may be null. Positions go up to `context_len`.
+  // Everything is borrowed and must outlive this. `sink` may be null. Positions go up to
+  // `context_len`.
   Forward(const ModelConfig& config, const Weights& weights, const KvLayout& layout,
           std::vector<const PagePool*> pools, Backend& backend, LayerSink* sink,
           int32_t step_tokens_max, int32_t context_len);
 
-  // Runs all layers over the batch: writes its K and V into the pages and leaves the last layer's hidden states for logits().
-  // `step` is what the sink is told of. REQUIRES: batch.num_tokens() <= step_tokens_max.
+  // Runs all layers over the batch: writes its K and V into the pages and leaves the last layer's
+  // hidden states for logits(). `step` is what the sink is told of. REQUIRES: batch.num_tokens() <=
+  // step_tokens_max.
   void hidden_states(const Batch& batch, const StepInput& step);
 
-  // Logits of the given rows of the last batch: float32 [num_rows, vocab], valid until the next call.
+  // Logits of the given rows of the last batch: float32 [num_rows, vocab], valid until the next
+  // call.
   const float* logits(const int32_t* rows, int32_t num_rows);
 
  private:
@@ -54,12 +58,12 @@ class Forward {
   std::vector<float> cos_sin_;      // [context_len, rotary_dim]
 
   // Scratch, float32; T = step_tokens_max.
-  std::vector<float> hidden_;     // [T, hidden] the residual stream
-  std::vector<float> normed_;     // [T, hidden]
-  std::vector<float> qkv_;        // [T, (num_heads + 2 * num_kv_heads) * head_dim]
-  std::vector<float> attended_;   // [T, num_heads * head_dim]
-  std::vector<float> gate_up_;    // [T, 2 * intermediate]
-  std::vector<float> activated_;  // [T, intermediate]
+  std::vector<float> hidden_;        // [T, hidden] the residual stream
+  std::vector<float> normed_;        // [T, hidden]
+  std::vector<float> qkv_;           // [T, (num_heads + 2 * num_kv_heads) * head_dim]
+  std::vector<float> attended_;      // [T, num_heads * head_dim]
+  std::vector<float> gate_up_;       // [T, 2 * intermediate]
+  std::vector<float> activated_;     // [T, intermediate]
   std::vector<float> logit_hidden_;  // [kLogitRowsMax, hidden]
   std::vector<float> logits_;        // [kLogitRowsMax, vocab]
 };

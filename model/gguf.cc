@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "base/status.h"
+#include "model/gguf_cursor.h"
 
 namespace baton {
 namespace {
 
-constexpr uint64_t kStringBytesMax = uint64_t{1} << 30;
 constexpr uint64_t kTensorNameBytesMax = 63;
 constexpr uint32_t kDimsMax = 4;
 
@@ -23,57 +23,6 @@ constexpr FormatType kTensorTypes[] = {
     {13, Dtype::kQ5_K}, {14, Dtype::kQ6_K}, {30, Dtype::kBF16},
 };
 
-// Walks the mapped bytes and never past their end.
-class Cursor {
- public:
-  explicit Cursor(const MappedFile& file) : file_(file) {}
-
-  [[noreturn]] void fail(const std::string& what) const {
-    throw ConfigError(file_.path() + ": " + what);
-  }
-  int64_t left() const { return file_.size() - at_; }
-  int64_t at() const { return at_; }
-
-  template <typename T>
-  T read(const char* what) {
-    need(sizeof(T), what);
-    T value;
-    std::memcpy(&value, file_.data() + at_, sizeof value);
-    at_ += static_cast<int64_t>(sizeof value);
-    return value;
-  }
-  std::string read_string(const char* what) {
-    const auto bytes = read<uint64_t>(what);
-    if (bytes > kStringBytesMax) {
-      fail(std::string(what) + ": string of " + std::to_string(bytes) + " bytes, want at most " +
-           std::to_string(kStringBytesMax));
-    }
-    need(bytes, what);
-    std::string text(reinterpret_cast<const char*>(file_.data()) + at_, bytes);
-    at_ += static_cast<int64_t>(bytes);
-    return text;
-  }
-  // A count of things that take at least `bytes_each`: refused before anything is allocated for it.
-  uint64_t read_count(const char* what, uint64_t bytes_each) {
-    const auto count = read<uint64_t>(what);
-    if (count > static_cast<uint64_t>(left()) / bytes_each) {
-      fail(std::string(what) + ": got " + std::to_string(count) + ", but only " +
-           std::to_string(left()) + " bytes are left in the file");
-    }
-    return count;
-  }
-
- private:
-  void need(uint64_t bytes, const char* what) const {
-    if (bytes > static_cast<uint64_t>(left())) {
-      fail(std::string("cut short at byte ") + std::to_string(at_) + ", in " + what);
-    }
-  }
-
-  const MappedFile& file_;
-  int64_t at_ = 0;
-};
-
 bool known_scalar(uint32_t type) {
   return type <= static_cast<uint32_t>(GgufType::kF64) &&
          type != static_cast<uint32_t>(GgufType::kArray);
@@ -81,26 +30,55 @@ bool known_scalar(uint32_t type) {
 
 uint64_t min_bytes(GgufType type) {
   switch (type) {
-    case GgufType::kU8: case GgufType::kI8: case GgufType::kBool: return 1;
-    case GgufType::kU16: case GgufType::kI16: return 2;
-    case GgufType::kU32: case GgufType::kI32: case GgufType::kF32: return 4;
-    default: return 8;  // 64-bit numbers; a string's length
+    case GgufType::kU8:
+    case GgufType::kI8:
+    case GgufType::kBool:
+      return 1;
+    case GgufType::kU16:
+    case GgufType::kI16:
+      return 2;
+    case GgufType::kU32:
+    case GgufType::kI32:
+    case GgufType::kF32:
+      return 4;
+    default:
+      return 8;  // 64-bit numbers; a string's length
   }
 }
 
-void read_element(Cursor& in, const std::string& key, GgufValue& value) {
+void read_element(GgufCursor& in, const std::string& key, GgufValue& value) {
   const char* what = "a metadata value";
   switch (value.type) {
-    case GgufType::kU8: value.integers.push_back(in.read<uint8_t>(what)); return;
-    case GgufType::kI8: value.integers.push_back(in.read<int8_t>(what)); return;
-    case GgufType::kU16: value.integers.push_back(in.read<uint16_t>(what)); return;
-    case GgufType::kI16: value.integers.push_back(in.read<int16_t>(what)); return;
-    case GgufType::kU32: value.integers.push_back(in.read<uint32_t>(what)); return;
-    case GgufType::kI32: value.integers.push_back(in.read<int32_t>(what)); return;
-    case GgufType::kI64: value.integers.push_back(in.read<int64_t>(what)); return;
-    case GgufType::kF32: value.floats.push_back(in.read<float>(what)); return;
-    case GgufType::kF64: value.floats.push_back(in.read<double>(what)); return;
-    case GgufType::kString: value.strings.push_back(in.read_string(what)); return;
+    case GgufType::kU8:
+      value.integers.push_back(in.read<uint8_t>(what));
+      return;
+    case GgufType::kI8:
+      value.integers.push_back(in.read<int8_t>(what));
+      return;
+    case GgufType::kU16:
+      value.integers.push_back(in.read<uint16_t>(what));
+      return;
+    case GgufType::kI16:
+      value.integers.push_back(in.read<int16_t>(what));
+      return;
+    case GgufType::kU32:
+      value.integers.push_back(in.read<uint32_t>(what));
+      return;
+    case GgufType::kI32:
+      value.integers.push_back(in.read<int32_t>(what));
+      return;
+    case GgufType::kI64:
+      value.integers.push_back(in.read<int64_t>(what));
+      return;
+    case GgufType::kF32:
+      value.floats.push_back(in.read<float>(what));
+      return;
+    case GgufType::kF64:
+      value.floats.push_back(in.read<double>(what));
+      return;
+    case GgufType::kString:
+      value.strings.push_back(in.read_string(what));
+      return;
     case GgufType::kU64: {
       const auto number = in.read<uint64_t>(what);
       if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
@@ -115,12 +93,13 @@ void read_element(Cursor& in, const std::string& key, GgufValue& value) {
       value.integers.push_back(byte);
       return;
     }
-    case GgufType::kArray: break;
+    case GgufType::kArray:
+      break;
   }
   in.fail("metadata '" + key + "': nested array");
 }
 
-GgufValue read_value(Cursor& in, const std::string& key) {
+GgufValue read_value(GgufCursor& in, const std::string& key) {
   GgufValue value;
   auto type = in.read<uint32_t>("a metadata type");
   uint64_t count = 1;
@@ -140,7 +119,7 @@ GgufValue read_value(Cursor& in, const std::string& key) {
   return value;
 }
 
-std::map<std::string, GgufValue> read_values(Cursor& in, uint64_t count) {
+std::map<std::string, GgufValue> read_values(GgufCursor& in, uint64_t count) {
   std::map<std::string, GgufValue> values;
   for (uint64_t i = 0; i < count; ++i) {
     const std::string key = in.read_string("a metadata key");
@@ -152,7 +131,7 @@ std::map<std::string, GgufValue> read_values(Cursor& in, uint64_t count) {
 }
 
 // Fills dtype, shape and bytes of one tensor; returns its offset in the data section.
-uint64_t read_tensor_info(Cursor& in, std::string* name, StoredTensor* tensor) {
+uint64_t read_tensor_info(GgufCursor& in, std::string* name, StoredTensor* tensor) {
   *name = in.read_string("a tensor's name");
   const std::string subject = "tensor '" + name->substr(0, 100) + "'";
   if (name->empty() || name->size() > kTensorNameBytesMax) {
@@ -200,7 +179,7 @@ struct TensorInfo {
   uint64_t offset = 0;
 };
 
-std::vector<TensorInfo> read_tensor_infos(Cursor& in, uint64_t count, uint64_t alignment) {
+std::vector<TensorInfo> read_tensor_infos(GgufCursor& in, uint64_t count, uint64_t alignment) {
   std::vector<TensorInfo> infos(count);
   uint64_t want_offset = 0;
   for (TensorInfo& info : infos) {
@@ -219,7 +198,7 @@ std::vector<TensorInfo> read_tensor_infos(Cursor& in, uint64_t count, uint64_t a
   return infos;
 }
 
-uint64_t read_alignment(const Cursor& in, const GgufMetadata& metadata) {
+uint64_t read_alignment(const GgufCursor& in, const GgufMetadata& metadata) {
   const int64_t alignment = metadata.integer("general.alignment", 32);
   if (alignment < 1 || alignment > (1 << 20) || (alignment & (alignment - 1)) != 0) {
     in.fail("general.alignment is " + std::to_string(alignment) +
@@ -228,7 +207,7 @@ uint64_t read_alignment(const Cursor& in, const GgufMetadata& metadata) {
   return static_cast<uint64_t>(alignment);
 }
 
-void place_tensors(const Cursor& in, const MappedFile& file, uint64_t alignment,
+void place_tensors(const GgufCursor& in, const MappedFile& file, uint64_t alignment,
                    std::vector<TensorInfo> infos, TensorStore* store) {
   const uint64_t data_begin =
       (static_cast<uint64_t>(in.at()) + alignment - 1) / alignment * alignment;
@@ -250,7 +229,7 @@ void place_tensors(const Cursor& in, const MappedFile& file, uint64_t alignment,
 
 GgufFile open_gguf(const std::string& path) {
   MappedFile file(path);
-  Cursor in(file);
+  GgufCursor in(file);
   if (in.left() < 4 || std::memcmp(file.data(), "GGUF", 4) != 0) in.fail("not a GGUF file");
   in.read<uint32_t>("the magic");
   const auto version = in.read<uint32_t>("the version");

@@ -1,5 +1,6 @@
-// Reader for GGUF v2 and v3 (github.com/ggml-org/ggml, docs/gguf.md), little-endian: metadata, tensor list, mapped data.
-// Everything in the file is hostile until checked: counts, lengths, offsets, types. Called at load time only.
+// Reader for GGUF v2 and v3 (github.com/ggml-org/ggml, docs/gguf.md), little-endian: metadata,
+// tensor list, mapped data. Everything in the file is hostile until checked: counts, lengths,
+// offsets, types. Called at load time only.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,33 @@
 namespace baton {
 
 enum class GgufType : uint32_t {
-  kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
 };
 
-// One metadata value. Integers and booleans are widened to int64 (a u64 above its range is refused), floats to double.
+// One metadata value. Integers and booleans are widened to int64 (a u64 above its range is
+// refused), floats to double.
 struct GgufValue {
-  GgufType type = GgufType::kU8;          // of the elements, for an array
+  GgufType type = GgufType::kU8;  // of the elements, for an array
   bool is_array = false;
-  std::vector<int64_t> integers;          // one element unless is_array
+  std::vector<int64_t> integers;  // one element unless is_array
   std::vector<double> floats;
   std::vector<std::string> strings;
 };
 
-// Metadata with checked access. A getter throws ConfigError when the key is there with another type; the ones without
-// a fallback also when it is missing.
+// Metadata with checked access. A getter throws ConfigError when the key is there with another
+// type; the ones without a fallback also when it is missing.
 class GgufMetadata {
  public:
   GgufMetadata() = default;

@@ -1,5 +1,6 @@
-// Whole models in GGUF form: a golden model rewritten as GGUF gives the reference's logits (names, row permutation, interleaved RoPE), and quantised
-// weights give what their dequantised values give.
+// Whole models in GGUF form: a golden model rewritten as GGUF gives the reference's logits (names,
+// row permutation, interleaved RoPE), and quantised weights give what their dequantised values
+// give.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -11,6 +12,7 @@
 #include "model/gguf_writer.h"
 #include "model/golden_model.h"
 #include "model/safetensors.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -31,17 +33,28 @@ struct TinyModel {
 
 uint32_t gguf_type(Dtype dtype) {
   switch (dtype) {
-    case Dtype::kF32: return 0;
-    case Dtype::kF16: return 1;
-    case Dtype::kBF16: return 30;
-    case Dtype::kQ4_0: return 2;
-    case Dtype::kQ4_1: return 3;
-    case Dtype::kQ5_0: return 6;
-    case Dtype::kQ5_1: return 7;
-    case Dtype::kQ8_0: return 8;
-    case Dtype::kQ4_K: return 12;
-    case Dtype::kQ5_K: return 13;
-    case Dtype::kQ6_K: return 14;
+    case Dtype::kF32:
+      return 0;
+    case Dtype::kF16:
+      return 1;
+    case Dtype::kBF16:
+      return 30;
+    case Dtype::kQ4_0:
+      return 2;
+    case Dtype::kQ4_1:
+      return 3;
+    case Dtype::kQ5_0:
+      return 6;
+    case Dtype::kQ5_1:
+      return 7;
+    case Dtype::kQ8_0:
+      return 8;
+    case Dtype::kQ4_K:
+      return 12;
+    case Dtype::kQ5_K:
+      return 13;
+    case Dtype::kQ6_K:
+      return 14;
   }
   return 0;
 }
@@ -86,13 +99,21 @@ std::string permute_rows(const std::string& bytes, int64_t heads, int64_t rows) 
 }
 
 std::string gguf_name(std::string name) {
-  const std::pair<const char*, const char*> changes[] = {
-      {"model.layers.", "blk."}, {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"},
-      {"self_attn.v_proj", "attn_v"}, {"self_attn.o_proj", "attn_output"}, {"mlp.", "ffn_"},
-      {"_proj", ""}, {"input_layernorm", "attn_norm"}, {"post_attention_layernorm", "ffn_norm"},
-      {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
+  const std::pair<const char*, const char*> changes[] = {{"model.layers.", "blk."},
+                                                         {"self_attn.q_proj", "attn_q"},
+                                                         {"self_attn.k_proj", "attn_k"},
+                                                         {"self_attn.v_proj", "attn_v"},
+                                                         {"self_attn.o_proj", "attn_output"},
+                                                         {"mlp.", "ffn_"},
+                                                         {"_proj", ""},
+                                                         {"input_layernorm", "attn_norm"},
+                                                         {"post_attention_layernorm", "ffn_norm"},
+                                                         {"model.embed_tokens", "token_embd"},
+                                                         {"model.norm", "output_norm"},
+                                                         {"lm_head", "output"}};
   for (const auto& [from, to] : changes) {
-    if (const size_t at = name.find(from); at != std::string::npos) name.replace(at, std::strlen(from), to);
+    if (const size_t at = name.find(from); at != std::string::npos)
+      name.replace(at, std::strlen(from), to);
   }
   return name;
 }
@@ -102,7 +123,8 @@ TinyModel golden_as_gguf() {
   const TensorStore store = open_safetensors(golden_path("llama"));
   for (const auto& [name, tensor] : store.tensors) {
     Matrix matrix{.dims = {tensor.shape.rbegin(), tensor.shape.rend()}, .dtype = *tensor.dtype};
-    matrix.bytes.assign(reinterpret_cast<const char*>(tensor.data), static_cast<size_t>(tensor.bytes));
+    matrix.bytes.assign(reinterpret_cast<const char*>(tensor.data),
+                        static_cast<size_t>(tensor.bytes));
     if (name.find("q_proj") != std::string::npos) matrix.bytes = permute_rows(matrix.bytes, 4, 64);
     if (name.find("k_proj") != std::string::npos) matrix.bytes = permute_rows(matrix.bytes, 2, 32);
     model.tensors[gguf_name(name)] = std::move(matrix);
@@ -118,12 +140,28 @@ std::string random_blocks(Dtype dtype, int64_t elems, std::mt19937& random) {
   const auto put_half = [&](size_t at, uint16_t half) { std::memcpy(bytes.data() + at, &half, 2); };
   for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(info.block_bytes)) {
     switch (dtype) {
-      case Dtype::kQ4_0: case Dtype::kQ5_0: put_half(at, 0x1C00); break;           // 2^-8
-      case Dtype::kQ4_1: case Dtype::kQ5_1: put_half(at, 0x1C00); put_half(at + 2, 0xA800); break;
-      case Dtype::kQ8_0: put_half(at, 0x1000); break;                              // 2^-11
-      case Dtype::kQ4_K: case Dtype::kQ5_K: put_half(at, 0x0680); put_half(at + 2, 0x1225); break;
-      case Dtype::kQ6_K: put_half(at + 208, 0x0100); break;
-      default: break;
+      case Dtype::kQ4_0:
+      case Dtype::kQ5_0:
+        put_half(at, 0x1C00);
+        break;  // 2^-8
+      case Dtype::kQ4_1:
+      case Dtype::kQ5_1:
+        put_half(at, 0x1C00);
+        put_half(at + 2, 0xA800);
+        break;
+      case Dtype::kQ8_0:
+        put_half(at, 0x1000);
+        break;  // 2^-11
+      case Dtype::kQ4_K:
+      case Dtype::kQ5_K:
+        put_half(at, 0x0680);
+        put_half(at + 2, 0x1225);
+        break;
+      case Dtype::kQ6_K:
+        put_half(at + 208, 0x0100);
+        break;
+      default:
+        break;
     }
   }
   return bytes;
@@ -143,17 +181,20 @@ std::string random_floats(int64_t elems, float mean, float spread, std::mt19937&
 TinyModel random_model(const std::function<Dtype(const std::string&)>& dtype_of, uint32_t seed) {
   std::mt19937 random(seed);
   TinyModel model{.layers = 2, .hidden = 256, .inner = 512, .heads = 4, .kv_heads = 2};
-  const auto add = [&](const std::string& prefix, const std::string& name, int64_t cols, int64_t rows) {
+  const auto add = [&](const std::string& prefix, const std::string& name, int64_t cols,
+                       int64_t rows) {
     const Dtype dtype = dtype_of(name);
     model.tensors[prefix + name + ".weight"] = {
-        .dims = {cols, rows}, .dtype = dtype,
+        .dims = {cols, rows},
+        .dtype = dtype,
         .bytes = dtype == Dtype::kF32 ? random_floats(cols * rows, 0, 0.05F, random)
                                       : random_blocks(dtype, cols * rows, random)};
   };
   const auto add_norm = [&](const std::string& name) {
     model.tensors[name] = {.dims = {256}, .bytes = random_floats(256, 1, 0.1F, random)};
   };
-  model.tensors["token_embd.weight"] = {.dims = {256, 100}, .bytes = random_floats(25600, 0, 1, random)};
+  model.tensors["token_embd.weight"] = {.dims = {256, 100},
+                                        .bytes = random_floats(25600, 0, 1, random)};
   add_norm("output_norm.weight");
   for (int layer = 0; layer < 2; ++layer) {
     const std::string prefix = "blk." + std::to_string(layer) + ".";
@@ -183,7 +224,8 @@ TinyModel dequantised(TinyModel model) {
   return model;
 }
 
-std::vector<float> run(const std::string& path, const std::vector<TokenId>& ids, int32_t chunk_tokens) {
+std::vector<float> run(const std::string& path, const std::vector<TokenId>& ids,
+                       int32_t chunk_tokens) {
   EngineOptions options = golden_options(16);
   options.kv_dtype = "f32";
   LoadedModel model = load_model(path, options, nullptr);
@@ -191,11 +233,11 @@ std::vector<float> run(const std::string& path, const std::vector<TokenId>& ids,
   const auto end = static_cast<int32_t>(ids.size());
   for (int32_t at = 0; at < end; at += chunk_tokens) {
     const int32_t stop = std::min(end, at + chunk_tokens);
-    const StepOutput output = model.engine->execute(
-        {.chunks = {{.first_pos = at,
-                     .tokens = {ids.begin() + at, ids.begin() + stop},
-                     .block_tables = scattered_tables(model, end, 0, 0, 1),
-                     .all_logits = true}}});
+    const StepOutput output =
+        model.engine->execute({.chunks = {{.first_pos = at,
+                                           .tokens = {ids.begin() + at, ids.begin() + stop},
+                                           .block_tables = scattered_tables(model, end, 0, 0, 1),
+                                           .all_logits = true}}});
     logits.insert(logits.end(), output.logits.begin(), output.logits.end());
   }
   return logits;
@@ -222,7 +264,8 @@ TEST_CASE("quantised weights give what their dequantised values give, prefill an
     const TinyModel model = random_model([&](const std::string&) { return dtype; }, 1234);
     const std::string path = write_model("quantised.gguf", model);
     const std::vector<float> whole = run(path, some_ids(), 40);
-    const std::vector<float> want = run(write_model("floats.gguf", dequantised(model)), some_ids(), 40);
+    const std::vector<float> want =
+        run(write_model("floats.gguf", dequantised(model)), some_ids(), 40);
     CHECK(relative_l2(whole, want) < 0.05);  // 8-bit activations
     CHECK(run(path, some_ids(), 1) == whole);
     CHECK(run(path, some_ids(), 7) == whole);
@@ -237,7 +280,8 @@ TEST_CASE("matrices of different types share one input") {
   };
   const TinyModel model = random_model(mixed, 99);
   const std::vector<float> got = run(write_model("mixed.gguf", model), some_ids(), 16);
-  const std::vector<float> want = run(write_model("floats.gguf", dequantised(model)), some_ids(), 16);
+  const std::vector<float> want =
+      run(write_model("floats.gguf", dequantised(model)), some_ids(), 16);
   CHECK(relative_l2(got, want) < 0.05);
 }
 
@@ -282,6 +326,8 @@ TEST_CASE("weights that hold NaN fail the step with a reason") {
   LoadedModel loaded = load_model(write_model("nan.gguf", model), options, nullptr);
   const StepOutput output = loaded.engine->execute(
       {.opened_slots = {{.spec = {.temperature = 0}, .prompt_len = 1, .tokens = {1}}},
-       .chunks = {{.tokens = {1}, .block_tables = scattered_tables(loaded, 1, 0, 0, 1), .sample_slots = {0}}}});
+       .chunks = {{.tokens = {1},
+                   .block_tables = scattered_tables(loaded, 1, 0, 0, 1),
+                   .sample_slots = {0}}}});
   CHECK(output.error.find("not finite") != std::string::npos);
 }

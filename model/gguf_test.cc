@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "model/gguf_writer.h"
 #include "model/json_file.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -130,39 +131,48 @@ TEST_CASE("malformed headers are refused") {
 
 TEST_CASE("malformed metadata is refused") {
   CHECK(contains(refusal(one_value([](GgufWriter& out) { out.value_u32("", 1); })), "empty"));
-  CHECK(contains(refusal(one_value([](GgufWriter& out) {
-                           out.value_u32("k", 1);
-                           out.value_u32("k", 2);
-                         }, 2)), "appears twice"));
+  CHECK(contains(refusal(one_value(
+                     [](GgufWriter& out) {
+                       out.value_u32("k", 1);
+                       out.value_u32("k", 2);
+                     },
+                     2)),
+                 "appears twice"));
   CHECK(contains(refusal(one_value([](GgufWriter& out) { out.put<uint64_t>(1ULL << 62); })),
                  "string of"));
-  CHECK(contains(refusal(one_value([](GgufWriter& out) { out.put<uint64_t>(1000); })), "cut short"));
+  CHECK(
+      contains(refusal(one_value([](GgufWriter& out) { out.put<uint64_t>(1000); })), "cut short"));
   for (const uint32_t type : {13U, 255U, 0xFFFFFFFFU}) {
     CHECK(contains(refusal(one_value([type](GgufWriter& out) {
-                             out.put_string("k");
-                             out.put(type);
-                           })), "unknown type"));
+                     out.put_string("k");
+                     out.put(type);
+                   })),
+                   "unknown type"));
   }
   CHECK(contains(refusal(one_value([](GgufWriter& out) {
-                           out.put_string("k");
-                           out.put<uint32_t>(9);
-                           out.put<uint32_t>(9);
-                         })), "nested array"));
+                   out.put_string("k");
+                   out.put<uint32_t>(9);
+                   out.put<uint32_t>(9);
+                 })),
+                 "nested array"));
   CHECK(contains(refusal(one_value([](GgufWriter& out) {
-                           out.put_string("k");
-                           out.put<uint32_t>(9);
-                           out.put<uint32_t>(4);
-                           out.put<uint64_t>(1ULL << 61);
-                         })), "array's length"));
+                   out.put_string("k");
+                   out.put<uint32_t>(9);
+                   out.put<uint32_t>(4);
+                   out.put<uint64_t>(1ULL << 61);
+                 })),
+                 "array's length"));
   CHECK(contains(refusal(one_value([](GgufWriter& out) {
-                           out.put_string("k");
-                           out.put<uint32_t>(7);
-                           out.put<uint8_t>(2);
-                         })), "boolean"));
+                   out.put_string("k");
+                   out.put<uint32_t>(7);
+                   out.put<uint8_t>(2);
+                 })),
+                 "boolean"));
   for (const uint32_t alignment : {0U, 3U, 48U, 1U << 31}) {
     CHECK(contains(refusal(one_value([alignment](GgufWriter& out) {
-                             out.value_u32("general.alignment", alignment);
-                           })), "general.alignment"));
+                     out.value_u32("general.alignment", alignment);
+                   })),
+                   "general.alignment"));
   }
 }
 

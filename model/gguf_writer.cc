@@ -47,10 +47,11 @@ void GgufWriter::tensor_info(const std::string& name, const std::vector<int64_t>
 }
 
 std::string write_test_file(const std::string& name, const std::string& bytes) {
-  const std::filesystem::path path = std::filesystem::temp_directory_path() /
-                                     ("baton-test-" + std::to_string(::getpid())) / name;
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("baton-test-" + std::to_string(::getpid())) / name;
   std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return path.string();
 }
 

@@ -41,8 +41,7 @@ EngineOptions golden_options(int32_t page_tokens) {
           .context_len_max = 1024};
 }
 
-LoadedModel load_golden(const std::string& family, const EngineOptions& options,
-                        LayerSink* sink) {
+LoadedModel load_golden(const std::string& family, const EngineOptions& options, LayerSink* sink) {
   LoadedModel model = load_model(golden_path(family), options, sink);
   for (const auto& pool : model.pools) {
     std::memset(pool->base(), 0xFF, static_cast<size_t>(pool->num_pages() * pool->page_bytes()));
@@ -51,8 +50,7 @@ LoadedModel load_golden(const std::string& family, const EngineOptions& options,
 }
 
 std::vector<std::vector<int32_t>> scattered_tables(const LoadedModel& model, int32_t num_tokens,
-                                                   int32_t first_pos, int32_t lane,
-                                                   int32_t lanes) {
+                                                   int32_t first_pos, int32_t lane, int32_t lanes) {
   std::vector<std::vector<int32_t>> tables;
   for (size_t g = 0; g < model.layout.groups.size(); ++g) {
     const KvGroup& group = model.layout.groups[g];
@@ -61,7 +59,8 @@ std::vector<std::vector<int32_t>> scattered_tables(const LoadedModel& model, int
     for (int32_t i = 0; i < group.pages_for(num_tokens); ++i) {
       CHECK_LT(i, lane_pages) << "the pool is too small";
       // From the end of the lane downwards, lanes interleaved: neither ascending nor contiguous.
-      const bool gone = group.window > 0 && (i + 1) * group.page_tokens <= first_pos - group.window + 1;
+      const bool gone =
+          group.window > 0 && (i + 1) * group.page_tokens <= first_pos - group.window + 1;
       table.push_back(gone ? -1 : (lane_pages - 1 - i) * lanes + lane);
     }
   }

@@ -1,4 +1,5 @@
-// For tests: the golden models of tests/golden with their reference outputs, and block tables to run them with.
+// For tests: the golden models of tests/golden with their reference outputs, and block tables to
+// run them with.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,15 @@ struct GoldenReference {
 std::string golden_path(const std::string& family);
 GoldenReference read_golden_reference(const std::string& family);
 
-// Options of a small pool; every page is filled with NaN, so that arithmetic on unwritten memory shows.
+// Options of a small pool; every page is filled with NaN, so that arithmetic on unwritten memory
+// shows.
 EngineOptions golden_options(int32_t page_tokens);
 LoadedModel load_golden(const std::string& family, const EngineOptions& options,
                         LayerSink* sink = nullptr);
 
-// Block tables for `num_tokens` tokens in all groups, with pages scattered over the pool; sequences with different `lane`s in
-// [0, lanes) share no page. Pages that positions from `first_pos` on no longer see are -1.
+// Block tables for `num_tokens` tokens in all groups, with pages scattered over the pool; sequences
+// with different `lane`s in [0, lanes) share no page. Pages that positions from `first_pos` on no
+// longer see are -1.
 std::vector<std::vector<int32_t>> scattered_tables(const LoadedModel& model, int32_t num_tokens,
                                                    int32_t first_pos, int32_t lane, int32_t lanes);
 

@@ -1,17 +1,19 @@
-// Logits of seven golden families against Hugging Face transformers, and the equalities that replay and handoff rest on.
+// Logits of seven golden families against Hugging Face transformers, and the equalities that replay
+// and handoff rest on.
 #include <algorithm>
 #include <cstring>
 
 #include "model/golden_model.h"
 #include "model/sampler.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
 
 namespace {
 
-constexpr const char* kFamilies[] = {"llama", "llama3-rope-tied", "llama-yarn", "llama-bias",
-                                     "qwen2", "qwen3", "mistral-swa"};
+constexpr const char* kFamilies[] = {
+    "llama", "llama3-rope-tied", "llama-yarn", "llama-bias", "qwen2", "qwen3", "mistral-swa"};
 constexpr int32_t kLanes = 4;
 
 Chunk make_chunk(const LoadedModel& model, const std::vector<TokenId>& ids, int32_t begin,

@@ -22,8 +22,8 @@ class ParseGuard {
       case Json::parse_event_t::object_start:
       case Json::parse_event_t::array_start:
         if (depth >= kJsonDepthMax) {
-          throw ConfigError(subject_ + ": JSON nests deeper than " +
-                            std::to_string(kJsonDepthMax) + " levels");
+          throw ConfigError(subject_ + ": JSON nests deeper than " + std::to_string(kJsonDepthMax) +
+                            " levels");
         }
         keys_.emplace_back();
         break;

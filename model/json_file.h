@@ -1,4 +1,5 @@
-// JSON of model files: nesting limited, duplicate keys refused, errors that name the file. Called at load time only.
+// JSON of model files: nesting limited, duplicate keys refused, errors that name the file. Called
+// at load time only.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace baton {
 // Deeply nested values would overflow the stack in nlohmann's recursive parts (dump, copies).
 constexpr int kJsonDepthMax = 64;
 
-// Throws ConfigError "<subject>: ..." for anything but one well-formed JSON value without duplicate keys.
+// Throws ConfigError "<subject>: ..." for anything but one well-formed JSON value without duplicate
+// keys.
 nlohmann::json parse_json(std::string_view text, const std::string& subject);
 
 // The whole file as text, at most `bytes_max`. Throws ConfigError when it is missing or longer.

@@ -27,8 +27,9 @@ KvLayout plan_kv_layout(const ModelConfig& config, int32_t page_tokens, Dtype dt
     }
     group->layers.push_back(layer);
   }
-  std::stable_sort(layout.groups.begin(), layout.groups.end(),
-                   [](const KvGroup& a, const KvGroup& b) { return a.window == 0 && b.window != 0; });
+  std::stable_sort(
+      layout.groups.begin(), layout.groups.end(),
+      [](const KvGroup& a, const KvGroup& b) { return a.window == 0 && b.window != 0; });
   return layout;
 }
 
@@ -49,8 +50,7 @@ std::vector<int32_t> plan_pages(const KvLayout& layout, int64_t kv_bytes) {
                       std::to_string(bytes_per_page_of_all) + " for one page");
   }
   // Slot numbers (page * page_tokens + offset) are int32.
-  const int64_t pages_max =
-      std::numeric_limits<int32_t>::max() / layout.groups[0].page_tokens;
+  const int64_t pages_max = std::numeric_limits<int32_t>::max() / layout.groups[0].page_tokens;
   return std::vector<int32_t>(layout.groups.size(),
                               static_cast<int32_t>(std::min(pages, pages_max)));
 }

@@ -32,9 +32,8 @@ ModelFiles open_model(const std::string& path) {
   }
   GgufFile file = open_gguf(path);
   ModelConfig config = read_gguf_config(file);
-  return {.config = std::move(config),
-          .store = std::move(file.tensors),
-          .names = WeightNames::kGguf};
+  return {
+      .config = std::move(config), .store = std::move(file.tensors), .names = WeightNames::kGguf};
 }
 
 int64_t weight_bytes(const TensorStore& store) {
@@ -62,12 +61,12 @@ ModelFacts make_facts(const ModelConfig& config, const TensorStore& store, const
 LoadedModel load_model(const std::string& path, const EngineOptions& options, LayerSink* sink,
                        const std::function<void(double)>& progress) {
   ModelFiles files = open_model(path);
-  const int32_t threads = options.threads > 0
-                              ? options.threads
-                              : std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+  const int32_t threads =
+      options.threads > 0 ? options.threads
+                          : std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
   std::unique_ptr<Backend> backend = make_cpu_backend(threads, options.isa.c_str());
-  const int32_t context_len =
-      options.context_len_max > 0 ? std::min(options.context_len_max, files.config.context_len)
+  const int32_t context_len = options.context_len_max > 0
+                                  ? std::min(options.context_len_max, files.config.context_len)
                                   : files.config.context_len;
   Weights weights =
       load_weights(files.config, std::move(files.store), files.names, *backend, progress);
@@ -84,8 +83,7 @@ LoadedModel load_model(const std::string& path, const EngineOptions& options, La
         std::make_unique<PagePool>(model.layout.groups[g], num_pages[g], options.slab_bytes));
     pools.push_back(model.pools.back().get());
   }
-  model.facts =
-      make_facts(files.config, weights.store, model.layout, context_len, backend->isa());
+  model.facts = make_facts(files.config, weights.store, model.layout, context_len, backend->isa());
   model.engine = std::make_unique<CpuEngine>(EngineParts{.config = std::move(files.config),
                                                          .layout = model.layout,
                                                          .weights = std::move(weights),

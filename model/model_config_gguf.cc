@@ -1,4 +1,5 @@
-// Model configuration from GGUF metadata: keys "<architecture>.*" as llama.cpp's converters write them.
+// Model configuration from GGUF metadata: keys "<architecture>.*" as llama.cpp's converters write
+// them.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,7 +17,9 @@ class ArchitectureKeys {
   ArchitectureKeys(const GgufMetadata& metadata, const std::string& architecture)
       : metadata_(metadata), prefix_(architecture + ".") {}
 
-  int32_t integer(const char* name) const { return narrow(name, metadata_.integer(prefix_ + name)); }
+  int32_t integer(const char* name) const {
+    return narrow(name, metadata_.integer(prefix_ + name));
+  }
   int32_t integer(const char* name, int32_t fallback) const {
     return narrow(name, metadata_.integer(prefix_ + name, fallback));
   }
@@ -51,8 +54,8 @@ RopeConfig read_rope(const GgufFile& file, const ArchitectureKeys& keys, const M
   // Older files say only the linear factor.
   const double old_factor = keys.number("rope.scale_linear", 1.0);
   rope.factor = keys.number("rope.scaling.factor", old_factor);
-  rope.original_context_len = keys.number("rope.scaling.original_context_length",
-                                          static_cast<double>(model.context_len));
+  rope.original_context_len =
+      keys.number("rope.scaling.original_context_length", static_cast<double>(model.context_len));
   if (type == "yarn") {
     rope.scaling = RopeScaling::kYarn;
     rope.beta_fast = keys.number("rope.scaling.yarn_beta_fast", 32.0);
@@ -109,8 +112,7 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   if (embedding == nullptr || embedding->shape.size() != 2) {
     throw ConfigError(metadata.file() + ": no matrix 'token_embd.weight'");
   }
-  model.vocab_size =
-      static_cast<int32_t>(std::min<int64_t>(embedding->shape[0], int64_t{1} << 30));
+  model.vocab_size = static_cast<int32_t>(std::min<int64_t>(embedding->shape[0], int64_t{1} << 30));
   model.hidden_size = keys.integer("embedding_length");
   model.intermediate_size = keys.integer("feed_forward_length");
   model.num_layers = keys.integer("block_count");
@@ -123,7 +125,8 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   }
   model.head_dim = keys.integer("attention.key_length", model.hidden_size / model.num_heads);
   if (keys.integer("attention.value_length", model.head_dim) != model.head_dim) {
-    throw ConfigError(metadata.file() + ": key and value heads of different size are not supported");
+    throw ConfigError(metadata.file() +
+                      ": key and value heads of different size are not supported");
   }
   model.tied_embeddings = file.tensors.find("output.weight") == nullptr;
   model.qkv_bias = file.tensors.find("blk.0.attn_q.bias") != nullptr;

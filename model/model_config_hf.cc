@@ -1,4 +1,5 @@
-// config.json and generation_config.json, with the defaults and meanings of Hugging Face transformers.
+// config.json and generation_config.json, with the defaults and meanings of Hugging Face
+// transformers.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -95,7 +96,8 @@ double default_yarn_attention_factor(const Fields& rope, double factor) {
   return mscale(factor, 1.0);
 }
 
-// Both spellings: transformers 5 `rope_parameters` (theta inside) and the older `rope_scaling` beside `rope_theta`.
+// Both spellings: transformers 5 `rope_parameters` (theta inside) and the older `rope_scaling`
+// beside `rope_theta`.
 RopeConfig read_rope(const Fields& config, int32_t head_dim, int32_t context_len) {
   const Json* object = config.find("rope_parameters");
   if (object == nullptr) object = config.find("rope_scaling");
@@ -157,8 +159,8 @@ std::vector<int32_t> windows_from_layer_types(const Fields& config, const Json& 
   return windows;
 }
 
-// Mistral: every layer slides, by 4096 unless said otherwise; null means none. Qwen: only with use_sliding_window, layers from max_window_layers on,
-// or as layer_types says. Llama: never.
+// Mistral: every layer slides, by 4096 unless said otherwise; null means none. Qwen: only with
+// use_sliding_window, layers from max_window_layers on, or as layer_types says. Llama: never.
 std::vector<int32_t> read_windows(const Fields& config, const ModelConfig& model) {
   std::vector<int32_t> windows(static_cast<size_t>(model.num_layers), 0);
   if (model.architecture == "mistral") {
@@ -246,8 +248,7 @@ ModelConfig read_hf_config(const std::string& folder) {
   model.context_len = config.integer("max_position_embeddings");
   model.rms_eps = static_cast<float>(config.number("rms_norm_eps", 1e-6));
   if (model.num_layers < 1 || model.num_layers > 1024 || model.num_heads < 1) validate(model, path);
-  const int32_t implied =
-      model.architecture == "qwen3" ? 128 : model.hidden_size / model.num_heads;
+  const int32_t implied = model.architecture == "qwen3" ? 128 : model.hidden_size / model.num_heads;
   model.head_dim = config.integer("head_dim", implied);
   read_features(config, &model);
   model.rope = read_rope(config, model.head_dim, model.context_len);

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "model/gguf_writer.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -13,10 +14,12 @@ using Json = nlohmann::json;
 namespace {
 
 Json base_config() {
-  return {{"model_type", "llama"}, {"vocab_size", 100}, {"hidden_size", 64},
-          {"intermediate_size", 128}, {"num_hidden_layers", 4}, {"num_attention_heads", 4},
-          {"num_key_value_heads", 2}, {"max_position_embeddings", 512}, {"rms_norm_eps", 1e-6},
-          {"eos_token_id", 2}, {"bos_token_id", 1}};
+  return {{"model_type", "llama"},    {"vocab_size", 100},
+          {"hidden_size", 64},        {"intermediate_size", 128},
+          {"num_hidden_layers", 4},   {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}, {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-6},     {"eos_token_id", 2},
+          {"bos_token_id", 1}};
 }
 
 ModelConfig read(const Json& config, const Json& generation = Json::object()) {
@@ -47,7 +50,8 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST_CASE("sizes, ids and generation defaults are read; head_dim may be absent") {
   const ModelConfig model =
-      read(base_config(), {{"eos_token_id", {2, 5}}, {"temperature", 0.6}, {"top_p", 0.95}, {"top_k", 20}});
+      read(base_config(),
+           {{"eos_token_id", {2, 5}}, {"temperature", 0.6}, {"top_p", 0.95}, {"top_k", 20}});
   CHECK(model.name == "config");
   CHECK(model.head_dim == 16);
   CHECK(model.rope.rotary_dim == 16);
@@ -77,8 +81,9 @@ TEST_CASE("both spellings of RoPE scaling are read") {
       read(with(base_config(), {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}));
   CHECK(linear.rope.scaling == RopeScaling::kLinear);
   CHECK(linear.rope.factor == 2.0);
-  CHECK(contains(refusal(with(base_config(), {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}})),
-                 "RoPE type 'dynamic' is not supported"));
+  CHECK(contains(
+      refusal(with(base_config(), {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}})),
+      "RoPE type 'dynamic' is not supported"));
 }
 
 TEST_CASE("sliding windows follow each family's rules") {
@@ -90,11 +95,17 @@ TEST_CASE("sliding windows follow each family's rules") {
   CHECK(windows({{"model_type", "mistral"}, {"sliding_window", 32}}) == List{32, 32, 32, 32});
   CHECK(windows({{"model_type", "mistral"}, {"sliding_window", nullptr}}) == List{0, 0, 0, 0});
   CHECK(windows({{"model_type", "qwen2"}, {"sliding_window", 32}}) == List{0, 0, 0, 0});
-  CHECK(windows({{"model_type", "qwen2"}, {"sliding_window", 32}, {"use_sliding_window", true},
+  CHECK(windows({{"model_type", "qwen2"},
+                 {"sliding_window", 32},
+                 {"use_sliding_window", true},
                  {"max_window_layers", 3}}) == List{0, 0, 0, 32});
-  CHECK(windows({{"model_type", "qwen3"}, {"head_dim", 16}, {"sliding_window", 32}, {"use_sliding_window", true},
-                 {"layer_types", {"full_attention", "sliding_attention", "full_attention",
-                                  "sliding_attention"}}}) == List{0, 32, 0, 32});
+  CHECK(windows({{"model_type", "qwen3"},
+                 {"head_dim", 16},
+                 {"sliding_window", 32},
+                 {"use_sliding_window", true},
+                 {"layer_types",
+                  {"full_attention", "sliding_attention", "full_attention",
+                   "sliding_attention"}}}) == List{0, 32, 0, 32});
 }
 
 TEST_CASE("each family's biases and norms") {
@@ -104,7 +115,8 @@ TEST_CASE("each family's biases and norms") {
   const ModelConfig qwen3 = read(with(base_config(), {{"model_type", "qwen3"}}));
   CHECK(qwen3.qk_norm);
   CHECK(qwen3.head_dim == 128);
-  const ModelConfig llama = read(with(base_config(), {{"attention_bias", true}, {"mlp_bias", true}}));
+  const ModelConfig llama =
+      read(with(base_config(), {{"attention_bias", true}, {"mlp_bias", true}}));
   CHECK(llama.qkv_bias);
   CHECK(llama.output_bias);
   CHECK(llama.mlp_bias);
@@ -114,11 +126,14 @@ TEST_CASE("what is missing, wrong or unsupported is named in one line") {
   CHECK(contains(refusal(with(base_config(), {{"model_type", "mamba"}})), "model type 'mamba'"));
   CHECK(contains(refusal(with(base_config(), {{"hidden_act", "gelu"}})), "hidden_act 'gelu'"));
   CHECK(contains(refusal(with(base_config(), {{"vocab_size", nullptr}})), "no 'vocab_size'"));
-  CHECK(contains(refusal(with(base_config(), {{"vocab_size", "many"}})), "vocab_size: got \"many\""));
+  CHECK(
+      contains(refusal(with(base_config(), {{"vocab_size", "many"}})), "vocab_size: got \"many\""));
   CHECK(contains(refusal(with(base_config(), {{"vocab_size", 1e10}})), "want a 32-bit integer"));
-  CHECK(contains(refusal(with(base_config(), {{"num_attention_heads", 0}})), "attention heads: got 0"));
+  CHECK(contains(refusal(with(base_config(), {{"num_attention_heads", 0}})),
+                 "attention heads: got 0"));
   CHECK(contains(refusal(with(base_config(), {{"num_key_value_heads", 3}})), "no multiple of 3"));
-  CHECK(contains(refusal(with(base_config(), {{"max_position_embeddings", 0}})), "context length: got 0"));
+  CHECK(contains(refusal(with(base_config(), {{"max_position_embeddings", 0}})),
+                 "context length: got 0"));
   CHECK(contains(refusal(with(base_config(), {{"num_hidden_layers", -3}})), "layers: got -3"));
   CHECK(contains(refusal(with(base_config(), {{"eos_token_id", 100}})), "EOS id: got 100"));
   CHECK(contains(refusal(with(base_config(), {{"quantization_config", Json::object()}})),

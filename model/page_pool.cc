@@ -65,6 +65,8 @@ PagePool::PagePool(const KvGroup& group, int32_t num_pages, int64_t slab_bytes)
   }
 }
 
-PagePool::~PagePool() { ::munmap(base_, static_cast<size_t>(range_bytes_)); }
+PagePool::~PagePool() {
+  ::munmap(base_, static_cast<size_t>(range_bytes_));
+}
 
 }  // namespace baton

@@ -1,5 +1,5 @@
-// The memory of one kv_group's pages: one address range over slabs, each its own memfd (exportable, revocable one by one).
-// Knows addresses only; who may use a page is the scheduler's PageLedger.
+// The memory of one kv_group's pages: one address range over slabs, each its own memfd (exportable,
+// revocable one by one). Knows addresses only; who may use a page is the scheduler's PageLedger.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,16 @@
 namespace baton {
 
 struct Slab {
-  ScopedFd fd;                 // memfd, `bytes` long
-  std::byte* base = nullptr;   // mapped inside the pool's range
-  int64_t bytes = 0;           // whole pages, rounded up to the machine's page size at the end
+  ScopedFd fd;                // memfd, `bytes` long
+  std::byte* base = nullptr;  // mapped inside the pool's range
+  int64_t bytes = 0;          // whole pages, rounded up to the machine's page size at the end
 };
 
 // Immutable after construction, except for the bytes in the pages. Thread-safe.
 class PagePool {
  public:
-  // `slab_bytes` is rounded to whole KV pages such that a slab is a multiple of the machine's page size where it can be. Throws ConfigError when memory is short.
+  // `slab_bytes` is rounded to whole KV pages such that a slab is a multiple of the machine's page
+  // size where it can be. Throws ConfigError when memory is short.
   PagePool(const KvGroup& group, int32_t num_pages, int64_t slab_bytes);
   ~PagePool();
   PagePool(const PagePool&) = delete;

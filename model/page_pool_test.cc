@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "model/kv_plan.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -57,8 +58,12 @@ TEST_CASE("a slab's memfd shows the pool's bytes to whoever maps it") {
   ::munmap(other, static_cast<size_t>(slab.bytes));
 }
 
-TEST_CASE("layers are grouped by window, full attention first, and all groups hold as many tokens") {
-  ModelConfig config{.num_layers = 5, .num_heads = 4, .num_kv_heads = 2, .head_dim = 16,
+TEST_CASE(
+    "layers are grouped by window, full attention first, and all groups hold as many tokens") {
+  ModelConfig config{.num_layers = 5,
+                     .num_heads = 4,
+                     .num_kv_heads = 2,
+                     .head_dim = 16,
                      .layer_windows = {32, 0, 32, 0, 64}};
   const KvLayout layout = plan_kv_layout(config, 16, Dtype::kF16);
   REQUIRE(layout.groups.size() == 3);

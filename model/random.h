@@ -1,5 +1,6 @@
-// Random numbers as a function of their name: (seed, choice, position) gives the same number on every worker, in every batch and
-// on every replay. Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// Random numbers as a function of their name: (seed, choice, position) gives the same number on
+// every worker, in every batch and on every replay. Philox 4x32-10 (Salmon et al., "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 
 #include <array>

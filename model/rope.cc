@@ -20,8 +20,8 @@ double llama3_frequency(const RopeConfig& rope, double frequency) {
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-// YaRN: dimensions that turn more than beta_fast times within the original context keep their frequency, those below
-// beta_slow turns are interpolated, with a ramp between.
+// YaRN: dimensions that turn more than beta_fast times within the original context keep their
+// frequency, those below beta_slow turns are interpolated, with a ramp between.
 double yarn_frequency(const RopeConfig& rope, double frequency, int32_t index) {
   const double dims = rope.rotary_dim;
   const auto dimension_of = [&](double turns) {
@@ -53,10 +53,17 @@ std::vector<float> rope_frequencies(const RopeConfig& rope,
     double frequency = std::pow(rope.theta, -2.0 * i / rope.rotary_dim);
     if (!freq_factors.empty()) frequency /= freq_factors[static_cast<size_t>(i)];
     switch (rope.scaling) {
-      case RopeScaling::kNone: break;
-      case RopeScaling::kLinear: frequency /= rope.factor; break;
-      case RopeScaling::kLlama3: frequency = llama3_frequency(rope, frequency); break;
-      case RopeScaling::kYarn: frequency = yarn_frequency(rope, frequency, i); break;
+      case RopeScaling::kNone:
+        break;
+      case RopeScaling::kLinear:
+        frequency /= rope.factor;
+        break;
+      case RopeScaling::kLlama3:
+        frequency = llama3_frequency(rope, frequency);
+        break;
+      case RopeScaling::kYarn:
+        frequency = yarn_frequency(rope, frequency, i);
+        break;
     }
     frequencies.push_back(static_cast<float>(frequency));
   }

@@ -33,8 +33,11 @@ TEST_CASE("linear scaling divides every frequency, factors of a GGUF file theirs
 }
 
 TEST_CASE("llama3 scaling keeps short waves, divides long ones") {
-  const RopeConfig rope{.theta = 500000.0, .rotary_dim = 128, .scaling = RopeScaling::kLlama3,
-                        .factor = 8, .original_context_len = 8192};
+  const RopeConfig rope{.theta = 500000.0,
+                        .rotary_dim = 128,
+                        .scaling = RopeScaling::kLlama3,
+                        .factor = 8,
+                        .original_context_len = 8192};
   RopeConfig plain = rope;
   plain.scaling = RopeScaling::kNone;
   const std::vector<float> base = rope_frequencies(plain, {});
@@ -49,8 +52,12 @@ TEST_CASE("llama3 scaling keeps short waves, divides long ones") {
 }
 
 TEST_CASE("YaRN keeps short waves, divides long ones, and scales cos and sin") {
-  const RopeConfig rope{.theta = 10000.0, .rotary_dim = 64, .scaling = RopeScaling::kYarn, .factor = 4,
-                        .original_context_len = 2048, .attention_factor = 1.25};
+  const RopeConfig rope{.theta = 10000.0,
+                        .rotary_dim = 64,
+                        .scaling = RopeScaling::kYarn,
+                        .factor = 4,
+                        .original_context_len = 2048,
+                        .attention_factor = 1.25};
   RopeConfig plain = rope;
   plain.scaling = RopeScaling::kNone;
   const std::vector<float> base = rope_frequencies(plain, {});

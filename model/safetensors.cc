@@ -21,12 +21,23 @@ struct FormatDtype {
   std::optional<Dtype> dtype;
 };
 constexpr FormatDtype kFormatDtypes[] = {
-    {"F32", 32, Dtype::kF32}, {"F16", 16, Dtype::kF16}, {"BF16", 16, Dtype::kBF16},
-    {"BOOL", 8, {}},          {"U8", 8, {}},            {"I8", 8, {}},
-    {"F8_E5M2", 8, {}},       {"F8_E4M3", 8, {}},       {"F8_E8M0", 8, {}},
-    {"I16", 16, {}},          {"U16", 16, {}},          {"I32", 32, {}},
-    {"U32", 32, {}},          {"F64", 64, {}},          {"I64", 64, {}},
-    {"U64", 64, {}},          {"C64", 64, {}},
+    {"F32", 32, Dtype::kF32},
+    {"F16", 16, Dtype::kF16},
+    {"BF16", 16, Dtype::kBF16},
+    {"BOOL", 8, {}},
+    {"U8", 8, {}},
+    {"I8", 8, {}},
+    {"F8_E5M2", 8, {}},
+    {"F8_E4M3", 8, {}},
+    {"F8_E8M0", 8, {}},
+    {"I16", 16, {}},
+    {"U16", 16, {}},
+    {"I32", 32, {}},
+    {"U32", 32, {}},
+    {"F64", 64, {}},
+    {"I64", 64, {}},
+    {"U64", 64, {}},
+    {"C64", 64, {}},
 };
 
 // A checked entry of the header; offsets are relative to the buffer.
@@ -67,8 +78,7 @@ Entry read_entry(const std::string& file, const std::string& name, const Json& v
   for (const Json& dim : value["shape"]) {
     const uint64_t extent = read_unsigned(dim, subject + ": shape");
     if (__builtin_mul_overflow(elems, extent, &elems) || elems > (uint64_t{1} << 56)) {
-      throw ConfigError(subject + ": shape " + value["shape"].dump().substr(0, 100) +
-                        " overflows");
+      throw ConfigError(subject + ": shape " + value["shape"].dump().substr(0, 100) + " overflows");
     }
     entry.tensor.shape.push_back(static_cast<int64_t>(extent));
   }
@@ -165,9 +175,11 @@ void add_shards(TensorStore& store, const std::string& folder, const std::string
   std::map<std::string, std::string> file_of;
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : index["weight_map"].items()) {
-    if (!shard.is_string()) throw ConfigError(index_path + ": file of '" + tensor + "' is no string");
+    if (!shard.is_string())
+      throw ConfigError(index_path + ": file of '" + tensor + "' is no string");
     const std::string name = shard.get<std::string>();
-    if (name.empty() || name[0] == '.' || name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
+    if (name.empty() || name[0] == '.' ||
+        name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
       throw ConfigError(index_path + ": shard '" + name + "' of '" + tensor +
                         "', want a file name in the same folder");
     }
@@ -196,8 +208,7 @@ TensorStore open_safetensors(const std::string& path) {
   return store;
 }
 
-void write_safetensors(const std::string& path,
-                       const std::map<std::string, FloatTensor>& tensors) {
+void write_safetensors(const std::string& path, const std::map<std::string, FloatTensor>& tensors) {
   Json header = Json::object();
   uint64_t at = 0;
   for (const auto& [name, tensor] : tensors) {

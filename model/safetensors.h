@@ -1,5 +1,6 @@
-// Reader for the safetensors format (github.com/huggingface/safetensors): u64 little-endian header length, JSON header, buffer.
-// Every rule of the format is checked; a file that breaks one is refused with a line that names it.
+// Reader for the safetensors format (github.com/huggingface/safetensors): u64 little-endian header
+// length, JSON header, buffer. Every rule of the format is checked; a file that breaks one is
+// refused with a line that names it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace baton {
 
-// `path`: a .safetensors file, or a folder with model.safetensors or with model.safetensors.index.json and its shards.
-// Throws ConfigError.
+// `path`: a .safetensors file, or a folder with model.safetensors or with
+// model.safetensors.index.json and its shards. Throws ConfigError.
 TensorStore open_safetensors(const std::string& path);
 
 struct FloatTensor {

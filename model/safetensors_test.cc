@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "model/gguf_writer.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -70,15 +71,17 @@ TEST_CASE("malformed headers are refused") {
   CHECK(contains(refusal(with_header("[1]", 0)), "does not start with '{'"));
   CHECK(contains(refusal(with_header("{\"a\":}", 0)), "not valid JSON"));
   CHECK(contains(refusal(with_header("{\"\xff\":1}", 0)), "not valid JSON"));
-  CHECK(contains(refusal(with_header("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", 0)),
-                 "nests deeper"));
+  CHECK(contains(
+      refusal(with_header("{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", 0)),
+      "nests deeper"));
   CHECK(contains(refusal(with_header(R"({"__metadata__":{"a":1}})", 0)), "not a string"));
-  CHECK(contains(refusal(with_header(
-                     R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                     R"("t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)),
+  CHECK(contains(refusal(with_header(R"({"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                     R"("t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                                     1)),
                  "appears twice"));
-  CHECK(contains(refusal(with_header(R"({"t\u0000":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)),
-                 "NUL"));
+  CHECK(contains(
+      refusal(with_header(R"({"t\u0000":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)),
+      "NUL"));
 }
 
 TEST_CASE("malformed tensors are refused") {
@@ -96,9 +99,9 @@ TEST_CASE("malformed tensors are refused") {
   CHECK(contains(refusal(with_header(entry("F32", "[1]", "[4,8]"), 8)), "a gap or an overlap"));
   CHECK(contains(refusal(with_header(entry("F32", "[2]", "[0,8]"), 4)), "cut short"));
   CHECK(contains(refusal(with_header(entry("F32", "[1]", "[0,4]"), 5)), "after the last tensor"));
-  CHECK(contains(refusal(with_header(
-                     R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
-                     R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6)),
+  CHECK(contains(refusal(with_header(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                                     R"("b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+                                     6)),
                  "a gap or an overlap"));
 }
 

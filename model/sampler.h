@@ -1,5 +1,6 @@
-// From a row of logits to a token. Everything is a function of the row, the spec and the choice's tokens: ties go to the lowest id, the random
-// number comes from (seed, choice, position). Order: ChoiceState::adjust, temperature, top_k, top_p, min_p. Engine thread only.
+// From a row of logits to a token. Everything is a function of the row, the spec and the choice's
+// tokens: ties go to the lowest id, the random number comes from (seed, choice, position). Order:
+// ChoiceState::adjust, temperature, top_k, top_p, min_p. Engine thread only.
 #pragma once
 
 #include <cmath>
@@ -10,15 +11,16 @@
 
 namespace baton {
 
-// Index of the largest value, the lowest one on ties; NaN never wins. -1 if there is nothing above -infinity.
+// Index of the largest value, the lowest one on ties; NaN never wins. -1 if there is nothing above
+// -infinity.
 TokenId arg_max(const float* logits, int32_t vocab_size);
 
 class Sampler {
  public:
   explicit Sampler(int32_t vocab_size) : vocab_size_(vocab_size) {}
 
-  // The next token of `state`; the state is not changed. If bans and masks leave no token, the likeliest of the raw row.
-  // -1 if the row holds no finite number: the model is broken.
+  // The next token of `state`; the state is not changed. If bans and masks leave no token, the
+  // likeliest of the raw row. -1 if the row holds no finite number: the model is broken.
   TokenId choose(const float* logits, const ChoiceState& state);
 
  private:
@@ -35,7 +37,8 @@ class Sampler {
   std::vector<Candidate> candidates_;
 };
 
-// Natural log-probabilities of a raw row; a result under -9999 is given as -9999.0, because JSON has no infinity.
+// Natural log-probabilities of a raw row; a result under -9999 is given as -9999.0, because JSON
+// has no infinity.
 class LogSoftmax {
  public:
   LogSoftmax(const float* logits, int32_t vocab_size);

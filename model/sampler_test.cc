@@ -5,6 +5,7 @@
 #include <map>
 
 #include "model/random.h"
+
 #include "tests/doctest.h"
 
 using namespace baton;
@@ -28,7 +29,8 @@ std::map<TokenId, int> draw_many(const SamplingSpec& spec, const std::vector<flo
                                  int draws) {
   Sampler sampler(static_cast<int32_t>(logits.size()));
   std::map<TokenId, int> counts;
-  for (int i = 0; i < draws; ++i) ++counts[sampler.choose(logits.data(), make_state(spec, {0}, 1, i))];
+  for (int i = 0; i < draws; ++i)
+    ++counts[sampler.choose(logits.data(), make_state(spec, {0}, 1, i))];
   return counts;
 }
 
@@ -126,9 +128,8 @@ TEST_CASE("top_p over a large flat vocabulary sorts as far as it must") {
 }
 
 TEST_CASE("penalties: repetition over all tokens, presence and frequency over generated ones") {
-  const SamplingSpec spec{.presence_penalty = 0.5F,
-                          .frequency_penalty = 0.25F,
-                          .repetition_penalty = 2.0F};
+  const SamplingSpec spec{
+      .presence_penalty = 0.5F, .frequency_penalty = 0.25F, .repetition_penalty = 2.0F};
   // Prompt 0 1; generated 2 3 3.
   const ChoiceState state = make_state(spec, {0, 1, 2, 3, 3}, 2);
   const std::vector<float> logits = adjusted(state, {4, -4, 4, 4, 4});
@@ -156,7 +157,8 @@ TEST_CASE("if nothing may be drawn, the raw row's likeliest is") {
 }
 
 TEST_CASE("min_tokens keeps EOS and stop ids away, then they end the choice") {
-  const SamplingSpec spec{.max_tokens = 9, .min_tokens = 2, .temperature = 0, .eos_ids = {1}, .stop_ids = {2}};
+  const SamplingSpec spec{
+      .max_tokens = 9, .min_tokens = 2, .temperature = 0, .eos_ids = {1}, .stop_ids = {2}};
   Sampler sampler(4);
   const std::vector<float> logits{0, 9, 8, 7};
   ChoiceState state = make_state(spec);
@@ -171,7 +173,8 @@ TEST_CASE("min_tokens keeps EOS and stop ids away, then they end the choice") {
   CHECK(state.ended());
 }
 
-TEST_CASE("a choice ends by stop id, max_tokens or the context's end; ignore_eos ignores EOS only") {
+TEST_CASE(
+    "a choice ends by stop id, max_tokens or the context's end; ignore_eos ignores EOS only") {
   ChoiceState stop = make_state({.max_tokens = 5, .stop_ids = {7}});
   CHECK(stop.accept(7).stop_id == 7);
   ChoiceState length = make_state({.max_tokens = 2, .ignore_eos = true, .eos_ids = {1}});
@@ -185,7 +188,10 @@ TEST_CASE("a choice ends by stop id, max_tokens or the context's end; ignore_eos
 }
 
 TEST_CASE("a state rebuilt from its tokens draws what the old one would have drawn") {
-  const SamplingSpec spec{.seed = 99, .max_tokens = 500, .top_k = 20, .presence_penalty = 0.3F,
+  const SamplingSpec spec{.seed = 99,
+                          .max_tokens = 500,
+                          .top_k = 20,
+                          .presence_penalty = 0.3F,
                           .repetition_penalty = 1.1F};
   std::vector<float> logits(64);
   Sampler sampler(64);

@@ -1,5 +1,6 @@
-// The tensors of a model as they lie in mapped files: names, shapes, types, addresses. Made by safetensors.h and gguf.h, read
-// by weights.cc and compat_id.cc. Immutable after it has been made; thread-safe.
+// The tensors of a model as they lie in mapped files: names, shapes, types, addresses. Made by
+// safetensors.h and gguf.h, read by weights.cc and compat_id.cc. Immutable after it has been made;
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +33,10 @@ class MappedFile {
 };
 
 struct StoredTensor {
-  std::string dtype_name;        // as the file calls it
-  std::optional<Dtype> dtype;    // empty: a type that we cannot compute with
-  std::vector<int64_t> shape;    // row-major, outermost dimension first (GGUF's order is turned round)
+  std::string dtype_name;      // as the file calls it
+  std::optional<Dtype> dtype;  // empty: a type that we cannot compute with
+  std::vector<int64_t>
+      shape;  // row-major, outermost dimension first (GGUF's order is turned round)
   const std::byte* data = nullptr;
   int64_t bytes = 0;
 };

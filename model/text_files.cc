@@ -95,9 +95,11 @@ std::map<std::string, std::string> hf_special_tokens(const std::string& folder) 
 std::map<std::string, std::string> gguf_special_tokens(const GgufFile& file) {
   const std::vector<std::string> names = file.metadata.strings("tokenizer.ggml.tokens");
   std::map<std::string, std::string> tokens;
-  for (const auto& [key, name] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"bos_token", "bos"}, {"eos_token", "eos"}, {"unk_token", "unknown"},
-           {"pad_token", "padding"}}) {
+  for (const auto& [key, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"bos_token", "bos"},
+                                                                  {"eos_token", "eos"},
+                                                                  {"unk_token", "unknown"},
+                                                                  {"pad_token", "padding"}}) {
     const int32_t id = vocab_id(file.metadata, name, names.size());
     if (id >= 0) tokens[key] = names[static_cast<size_t>(id)];
   }

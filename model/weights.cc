@@ -9,7 +9,8 @@
 namespace baton {
 namespace {
 
-// What each tensor is called in the two formats; per-layer names follow "model.layers.3." or "blk.3.".
+// What each tensor is called in the two formats; per-layer names follow "model.layers.3." or
+// "blk.3.".
 struct Names {
   const char* layer_prefix;
   const char* embedding;
@@ -22,14 +23,13 @@ struct Names {
   const char *gate, *up, *down;
 };
 constexpr Names kHuggingFaceNames{
-    "model.layers.", "model.embed_tokens", "model.norm", "lm_head", "input_layernorm",
-    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-    "self_attn.q_norm", "self_attn.k_norm", "post_attention_layernorm",
-    "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"};
-constexpr Names kGgufNames{
-    "blk.", "token_embd", "output_norm", "output", "attn_norm",
-    "attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm", "ffn_norm",
-    "ffn_gate", "ffn_up", "ffn_down"};
+    "model.layers.",    "model.embed_tokens", "model.norm",       "lm_head",
+    "input_layernorm",  "self_attn.q_proj",   "self_attn.k_proj", "self_attn.v_proj",
+    "self_attn.o_proj", "self_attn.q_norm",   "self_attn.k_norm", "post_attention_layernorm",
+    "mlp.gate_proj",    "mlp.up_proj",        "mlp.down_proj"};
+constexpr Names kGgufNames{"blk.",        "token_embd", "output_norm", "output",      "attn_norm",
+                           "attn_q",      "attn_k",     "attn_v",      "attn_output", "attn_q_norm",
+                           "attn_k_norm", "ffn_norm",   "ffn_gate",    "ffn_up",      "ffn_down"};
 
 struct MatrixSpec {
   std::string name;  // without ".weight" and ".bias"
@@ -46,9 +46,8 @@ class Loader {
     weights_.embedding = matrix(names_.embedding, config_.vocab_size, config_.hidden_size);
     weights_.final_norm = vector(std::string(names_.final_norm) + ".weight", config_.hidden_size);
     weights_.lm_head = backend_.prepare(
-        config_.tied_embeddings
-            ? weights_.embedding
-            : matrix(names_.lm_head, config_.vocab_size, config_.hidden_size));
+        config_.tied_embeddings ? weights_.embedding
+                                : matrix(names_.lm_head, config_.vocab_size, config_.hidden_size));
     const int64_t half = config_.rope.rotary_dim / 2;
     if (weights_.store.find("rope_freqs.weight") != nullptr) {
       const float* factors = vector("rope_freqs.weight", half);
@@ -160,8 +159,13 @@ class Loader {
       at += view.rows * row_bytes;
     }
     whole.data = bytes.get();
-    weights_.fused_matrices.push_back(std::move(bytes));
-    return backend_.prepare(whole);
+    std::unique_ptr<LinearWeight> weight = backend_.prepare(whole);
+    // Float matrices are used where they lie; block types have been repacked, a second copy of them
+    // would double the model.
+    if (dtype_info(whole.dtype).block_elems == 1) {
+      weights_.fused_matrices.push_back(std::move(bytes));
+    }
+    return weight;
   }
 
   const ModelConfig& config_;

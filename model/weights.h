@@ -1,4 +1,5 @@
-// All weights of a model, named, with their shapes; made once at start-up from either file format, then read-only.
+// All weights of a model, named, with their shapes; made once at start-up from either file format,
+// then read-only.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace baton {
 
-// Matrices that share their input, as one: their rows follow each other. Neighbours of one dtype are one product; files that mix
-// dtypes inside (Q4_K q and k beside Q6_K v) keep several parts.
+// Matrices that share their input, as one: their rows follow each other. Neighbours of one dtype
+// are one product; files that mix dtypes inside (Q4_K q and k beside Q6_K v) keep several parts.
 struct FusedLinear {
   std::vector<std::unique_ptr<LinearWeight>> parts;
   const float* bias = nullptr;  // [rows] of all parts together, or null
@@ -33,7 +34,7 @@ struct LayerWeights {
 };
 
 struct Weights {
-  TensorView embedding;                   // [vocab, hidden]
+  TensorView embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   const float* final_norm = nullptr;      // [hidden]
   std::unique_ptr<LinearWeight> lm_head;  // [vocab, hidden]; the embedding where tied
@@ -48,7 +49,8 @@ struct Weights {
 
 enum class WeightNames : uint8_t { kHuggingFace, kGguf };
 
-// Throws ConfigError for a missing tensor, a wrong shape or an unsupported type. `progress` may be empty.
+// Throws ConfigError for a missing tensor, a wrong shape or an unsupported type. `progress` may be
+// empty.
 Weights load_weights(const ModelConfig& config, TensorStore store, WeightNames names,
                      Backend& backend, const std::function<void(double)>& progress);
 

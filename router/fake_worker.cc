@@ -16,6 +16,7 @@ FakeWorker::FakeWorker(Role role, std::string worker_id, int64_t step_us)
                       .vocab_size = 258};
   links_ = std::make_unique<Links>(LinkConfig{}, self, "127.0.0.1:0", clock_,
                                    [this](LinkEvent event) { on_event(std::move(event)); });
+  outbox_ = links_.get();
   thread_ = std::jthread([this](std::stop_token stop) { run(stop); });
 }
 
@@ -64,30 +65,30 @@ void FakeWorker::on_open(LinkId link, const Open& open) {
     sequence.next[open.spec.first_choice + i] = static_cast<int32_t>(open.tokens.size());
   }
   if (!open.local) return;
-  links_->send(link, Placed{open.id, worker_id_, true});
-  links_->send(link, Usage{open.id, 3});
+  outbox_->send(link, Placed{open.id, worker_id_, true});
+  outbox_->send(link, Usage{open.id, 3});
 }
 
 void FakeWorker::on_prefill(LinkId link, const Prefill& prefill) {
   const Open as_open{prefill.id, prefill.spec, prefill.prompt_len, prefill.tokens};
   if (!prefill.candidates.empty()) {
-    links_->send(link, Placed{prefill.id, prefill.candidates.front()});
+    outbox_->send(link, Placed{prefill.id, prefill.candidates.front()});
   }
-  links_->send(link, Usage{prefill.id, 3});
+  outbox_->send(link, Usage{prefill.id, 3});
   if (prefill.spec.prompt_logprobs >= 0) {
     PromptLogprobs scored{.id = prefill.id};
     for (const TokenId token : prefill.tokens) {
       scored.tokens.push_back({token, -0.5F});
       scored.top.push_back({{token, -0.5F}});
     }
-    links_->send(link, std::move(scored));
+    outbox_->send(link, std::move(scored));
   }
   Events events;
   for (int32_t i = 0; i < prefill.spec.n; ++i) {
     events.events.push_back(token_at(as_open, prefill.spec.first_choice + i,
                                      static_cast<int32_t>(prefill.tokens.size())));
   }
-  links_->send(link, std::move(events));
+  outbox_->send(link, std::move(events));
   if (handoff_ && !prefill.candidates.empty()) {
     handoff_(prefill.candidates.front(), prefill.id);
   }
@@ -138,7 +139,7 @@ void FakeWorker::step() {
     }
     it = sequence.next.empty() ? held_.erase(it) : std::next(it);
   }
-  for (auto& [link, frame] : events) links_->send(link, std::move(frame));
+  for (auto& [link, frame] : events) outbox_->send(link, std::move(frame));
   changed_.notify_all();
 }
 

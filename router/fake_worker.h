@@ -58,6 +58,8 @@ class FakeWorker {
   const SystemClock clock_;
   Handoff handoff_;
   std::unique_ptr<Links> links_;
+  Outbox* outbox_ =
+      nullptr;  // links_, also while they are being destroyed and may still call on_event
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;

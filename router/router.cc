@@ -1,5 +1,6 @@
 #include "router/router.h"
 
+#include <algorithm>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -133,19 +134,29 @@ void Router::log_worker(const char* event, LinkId link, const std::string& reaso
                    {"reason", reason}});
 }
 
+void Router::check_worker(const PeerInfo& peer) const {
+  for (const auto& [link, other] : placement_.workers()) {
+    if (other.peer.kv_compat_id == peer.kv_compat_id) continue;
+    log_warn("workers_do_not_mix", {{"worker", peer.worker_id},
+                                    {"kv_compat_id", peer.kv_compat_id},
+                                    {"other", other.peer.worker_id},
+                                    {"other_kv_compat_id", other.peer.kv_compat_id}});
+  }
+  if (peer.vocab_size < model_.tokenizer->vocab_size()) {
+    log_warn("vocabularies_differ", {{"worker", peer.worker_id},
+                                     {"worker_model", peer.model_name},
+                                     {"worker_tokens", peer.vocab_size},
+                                     {"tokenizer_tokens", model_.tokenizer->vocab_size()}});
+  }
+}
+
 void Router::on_link_event(LinkEvent event) {
   if (auto* up = std::get_if<LinkUp>(&event)) {
     if (up->peer.role == Role::kRouter) {
       links_->close(up->link, "a router does not work for another router");
       return;
     }
-    for (const auto& [link, other] : placement_.workers()) {
-      if (other.peer.kv_compat_id == up->peer.kv_compat_id) continue;
-      log_warn("workers_do_not_mix", {{"worker", up->peer.worker_id},
-                                      {"kv_compat_id", up->peer.kv_compat_id},
-                                      {"other", other.peer.worker_id},
-                                      {"other_kv_compat_id", other.peer.kv_compat_id}});
-    }
+    check_worker(up->peer);
     api_->on_worker(up->peer);
     dispatcher_->on_link_up(up->link, up->peer);
     log_worker("worker_up", up->link, "");

@@ -35,7 +35,8 @@ class Router {
   int32_t port() const { return server_->port(); }
 
  private:
-  void on_link_event(LinkEvent event);  // loop thread
+  void on_link_event(LinkEvent event);            // loop thread
+  void check_worker(const PeerInfo& peer) const;  // warns of what will not work
   void log_worker(const char* event, LinkId link, const std::string& reason);
 
   const RouterConfig config_;

@@ -13,9 +13,14 @@ Value generator(Call& call, std::vector<Value> items) {
   return make_sequence(call.context, SequenceKind::kGenerator, std::move(items));
 }
 
+// Nothing where the value is false in any way, None included; else what it iterates over.
+SequencePtr items_if_true(Call& call) {
+  return iterate(call.context, is_true(call.self) ? call.self : Value());
+}
+
 Value filter_map(Call& call) {
   std::vector<Value> items;
-  const SequencePtr input = iterate(call.context, call.self);
+  const SequencePtr input = items_if_true(call);
   if (call.args.empty()) {
     const auto bound = call.bind({"attribute", "default"});
     if (!bound[0]) throw RenderError("map requires a filter argument");
@@ -46,7 +51,7 @@ Value select_items(Call& call, size_t skip, bool keeps_matching) {
   }
   if (skip > 0 && call.args.empty()) throw RenderError("Missing parameter for attribute name");
   std::vector<Value> items;
-  const SequencePtr input = iterate(call.context, call.self);
+  const SequencePtr input = items_if_true(call);
   for (const Value& item : input->items) {
     call.context.step();
     Value tested = skip > 0 ? attribute_path(call.context, item, call.args[0]) : item;

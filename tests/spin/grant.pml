@@ -1,7 +1,8 @@
 /* Pages and grants under loss (docs/protocol.md, rules 3, 4 and 5).
  *
- * Processes     D: the decode worker and its pool. P[i]: a prefill worker's control side. Copy[i]: its copies (a copy engine goes
- *               on while the process is stopped, so it is a process of its own). Faults: connections lost, workers killed.
+ * Processes     D[i]: the decode worker as the connection of P[i] sees it (its steps are atomic: one loop). Pool: what D does of its
+ *               own, timers and ends of sequences. P[i]: a prefill worker's control side. Copy[i]: its copies (a copy engine goes on
+ *               while the process is stopped). Faults[i]: connections lost, workers killed.
  * Page states   free, granted, quarantined, used; "cached" is left out: it is free here, nobody writes to it.
  * Messages      RESERVE GRANT FULL COMMIT ACK NAK RELEASE DRAINED DRAINED_ALL, each with the slot_gen where it has one.
  * P's stages    idle, reserving (RESERVE sent), holding (GRANT in hand, nothing begun), pushing, committed (COMMIT sent).
@@ -27,14 +28,13 @@
 #define PAGES 2
 #define GENERATIONS 3
 #define NOBODY 255
-#define QUEUE 2
 
 mtype = { RESERVE, GRANT, FULL, COMMIT, ACK, NAK, RELEASE, DRAINED, DRAINED_ALL };
 mtype:page = { free, granted, quarantined, used };
 mtype:stage = { idle, reserving, holding, pushing, committed };
 
-chan to_d[PREFILLS] = [QUEUE] of { mtype, byte };       /* message, slot_gen */
-chan to_p[PREFILLS] = [QUEUE] of { mtype, byte, byte }; /* message, slot_gen, page */
+chan to_d[PREFILLS] = [3] of { mtype, byte };       /* message, slot_gen */
+chan to_p[PREFILLS] = [6] of { mtype, byte, byte }; /* message, slot_gen, page */
 
 /* The connection of P[i] and D: up, or lost with neither, one or both sides aware. */
 bool up[PREFILLS] = true;
@@ -130,13 +130,11 @@ inline end_grants(i, condition, next) {
   page = 0
 }
 
-active proctype D() {
-  byte i, gen, page;
+active [PREFILLS] proctype D() {
+  byte gen, page;
+  byte i = _pid;
 end:
   do
-  :: atomic { i < PREFILLS - 1 -> i++ }
-  :: atomic { i > 0 -> i-- }
-
   :: atomic { nfull(to_p[i]) && to_d[i]?[RESERVE(_)] ->
        to_d[i]?RESERVE(gen);
        find_free(page);
@@ -199,19 +197,6 @@ end:
        gen = 0
      }
 
-  /* A timer of D's own, or a cancel: it quarantines and asks P to stop. */
-  :: atomic { state[0] == granted && nfull(to_p[holder[0]]) && !is_old[0] ->
-       send_p(holder[0], RELEASE, slot_gen[0], 0);
-#ifdef BUG_TIMER_FREES
-       move(0, free)
-#else
-       move(0, quarantined)
-#endif
-     }
-  /* A sequence that D decodes has ended. */
-  :: atomic { state[0] == used -> move(0, free) }
-  :: atomic { state[1] == used -> move(1, free) }
-
   /* D sees that the connection is gone. */
   :: atomic { d_unaware[i] ->
 #ifdef BUG_LOSS_FREES
@@ -243,9 +228,26 @@ end:
   od
 }
 
+/* A timer of D's own, or a cancel, quarantines and asks P to stop; a sequence that D decodes ends. */
+active proctype Pool() {
+end:
+  do
+  :: atomic { state[0] == granted && !is_old[0] && nfull(to_p[holder[0]]) ->
+       send_p(holder[0], RELEASE, slot_gen[0], 0);
+#ifdef BUG_TIMER_FREES
+       move(0, free)
+#else
+       move(0, quarantined)
+#endif
+     }
+  :: atomic { state[0] == used -> move(0, free) }
+  :: atomic { state[1] == used -> move(1, free) }
+  od
+}
+
 active [PREFILLS] proctype P() {
   byte gen, page;
-  byte i = _pid - 1;
+  byte i = _pid - PREFILLS - 1;
 end:
   do
   :: atomic { stage[i] == idle && requests[i] > 0 && up[i] && nfull(to_d[i]) ->
@@ -341,7 +343,7 @@ end:
 }
 
 active [PREFILLS] proctype Copy() {
-  byte i = _pid - 1 - PREFILLS;
+  byte i = _pid - 2 * PREFILLS - 1;
 end:
   do
   :: atomic { copying[i] && !written[i] ->
@@ -363,12 +365,10 @@ inline cut(i) {
   od
 }
 
-active proctype Faults() {
-  byte i, page;
+active [PREFILLS] proctype Faults() {
+  byte i = _pid - 3 * PREFILLS - 1;
 end:
   do
-  :: atomic { i < PREFILLS - 1 -> i++ }
-  :: atomic { i > 0 -> i-- }
   :: atomic { losses > 0 && up[i] -> losses--; cut(i); p_unaware[i] = true }
   :: atomic { !up[i] && !d_unaware[i] && !p_unaware[i] -> up[i] = true }
   /* Killed: its copies end with it (that is what the pidfd proves), its successor knows nothing. */

@@ -1,6 +1,6 @@
 /* Progress (docs/protocol.md, rule 1), under weak fairness: every process that can go on does so in the end.
  *
- * Processes     Request[i]: one request after another at one P. D: grants its pages. Pages: D_PAGES at D, one at P, so that two
+ * Processes     Request[i]: one request after another at one P. D[i]: D as that connection sees it. Decode: D decodes and frees. Pages: D_PAGES at D, one at P, so that two
  *               requests want the same one.
  * Messages      RESERVE -> GRANT or FULL; COMMIT; a request that got FULL asks again and keeps its place in D's queue.
  * Order         D's page first, then P's, and P's only with the grant in hand.
@@ -39,7 +39,7 @@ active [REQUESTS] proctype Request() {
      /* P computes and pushes. */
 #ifdef BUG_P_KEEPS_PAGE
      to_d[i]!COMMIT;
-     !decoding[i] && d_free > D_PAGES;
+     d_free > D_PAGES;
      p_free++
 #else
      p_free++;
@@ -68,12 +68,12 @@ inline answer(i) {
   fi
 }
 
-active proctype D() {
+/* D's loop serves every connection: one process each, so that fairness speaks of connections. */
+active [REQUESTS] proctype D() {
+  byte i = _pid - REQUESTS;
   do
-  :: atomic { to_d[0]?RESERVE -> answer(0) }
-  :: atomic { to_d[1]?RESERVE -> answer(1) }
-  :: atomic { to_d[0]?COMMIT -> has_grant[0] = false; decoding[0] = true }
-  :: atomic { to_d[1]?COMMIT -> has_grant[1] = false; decoding[1] = true }
+  :: atomic { to_d[i]?RESERVE -> answer(i) }
+  :: atomic { to_d[i]?COMMIT -> has_grant[i] = false; decoding[i] = true }
   od
 }
 

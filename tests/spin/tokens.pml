@@ -1,6 +1,6 @@
 /* Tokens and their order (docs/protocol.md, rules 7 and 10).
  *
- * Processes     R: the router, one request of CHOICES choices. Attempt[a]: what P and D do for attempt a: P samples the first token
+ * Processes     R[a]: the router at the connections of attempt a (one loop: its steps are atomic), one request of CHOICES choices. Attempt[a]: what P and D do for attempt a: P samples the first token
  *               of each choice, sends it to R and puts it into COMMIT; D repeats it in its first event and goes on.
  * Messages      EVENTS(attempt, choice, position) from P and from D, each on its own connection; COMMIT is the step from p to d.
  * Loss          P's connection to R is lost (R goes on: D repeats); P dies before COMMIT or D dies after it: R replays as a new
@@ -11,9 +11,9 @@
  * Bounds        ATTEMPTS attempts, TOKENS tokens a choice.
  */
 #define CHOICES 2
-#define TOKENS 3
+#define TOKENS 2
 #define ATTEMPTS 3
-#define QUEUE 2
+#define QUEUE 1
 
 mtype = { EVENTS };
 chan from_p[ATTEMPTS] = [QUEUE] of { mtype, byte, byte }; /* choice, position */
@@ -63,18 +63,17 @@ inline open(a) {
   opened[a] = true
 }
 
-active proctype R() {
-  byte a, choice, position;
-  atomic { open(0) };
+active [ATTEMPTS] proctype R() {
+  byte choice, position;
+  byte a = _pid;
 next:
 end:
   do
-  :: atomic { a < ATTEMPTS - 1 -> a++ }
-  :: atomic { a > 0 -> a-- }
-  :: atomic { from_p[a]?EVENTS(choice, position) -> release(a, choice, position) }
-  :: atomic { from_d[a]?EVENTS(choice, position) -> release(a, choice, position) }
+  :: atomic { a == 0 && !opened[0] -> open(0) }
+  :: atomic { from_p[a]?EVENTS(choice, position) -> release(a, choice, position); choice = 0; position = 0 }
+  :: atomic { from_d[a]?EVENTS(choice, position) -> release(a, choice, position); choice = 0; position = 0 }
   /* Replay from the accepted tokens; the old attempt may still be sending. */
-  :: atomic { lost[attempt] && attempt < ATTEMPTS - 1 -> attempt++; open(attempt) }
+  :: atomic { a == attempt && lost[a] && a < ATTEMPTS - 1 -> attempt++; open(attempt) }
   :: timeout -> assert(accepted[0] == TOKENS && accepted[1] == TOKENS); break
   od
 }
@@ -84,10 +83,10 @@ inline worker_lost(a) {
 }
 
 active [ATTEMPTS] proctype Attempt() {
-  byte a = _pid - 1;
+  byte a = _pid - ATTEMPTS;
   byte position[CHOICES];
   byte choice;
-  bool is_first = true;
+end_closed:
   opened[a];
   position[0] = start[a * CHOICES];
   position[1] = start[a * CHOICES + 1];

@@ -1,0 +1,179 @@
+// The API over real sockets, with fake workers behind the router.
+#include "router/test_cluster.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("a completion, whole and streamed") {
+  Cluster cluster;
+  TestClient client = cluster.client();
+  const auto whole = client.post("/v1/completions", R"({"prompt":"hello ","max_tokens":14})");
+  REQUIRE(whole.status == 200);
+  const auto body = json_of(whole);
+  CHECK(body["object"] == "text_completion");
+  CHECK(body["choices"][0]["text"] == "hello hello ");
+  CHECK(body["choices"][0]["finish_reason"] == "length");
+  CHECK(body["usage"]["prompt_tokens"] == 7);
+  CHECK(body["usage"]["completion_tokens"] == 14);
+  CHECK(body["usage"]["prompt_tokens_details"]["cached_tokens"] == 3);
+
+  const auto streamed =
+      client.post("/v1/completions", R"({"prompt":"hello ","max_tokens":14,"stream":true})");
+  CHECK(streamed.headers.at("content-type") == "text/event-stream; charset=utf-8");
+  const auto events = events_of(streamed.body);
+  CHECK(events.back() == "[DONE]");
+  CHECK(streamed_text(events) == "hello hello ");
+  CHECK(streamed.body.find("usage") == std::string::npos);
+}
+
+TEST_CASE("a chat stream: the role first, one finish, the usage last") {
+  Cluster cluster;
+  const auto response = cluster.client().post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"caf\u00e9 "}],"max_tokens":12,"stream":true,
+          "stream_options":{"include_usage":true},"n":2})");
+  REQUIRE(response.status == 200);
+  const auto events = events_of(response.body);
+  REQUIRE(events.size() > 6);
+  std::map<int, int> roles, finishes;
+  std::string id;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const auto event = nlohmann::json::parse(events[i]);
+    CHECK(event["object"] == "chat.completion.chunk");
+    if (id.empty()) id = event["id"];
+    CHECK(event["id"] == id);
+    CHECK(event.contains("usage") == (i + 2 == events.size()));
+    for (const auto& choice : event["choices"]) {
+      if (choice["delta"].contains("role")) ++roles[choice["index"]];
+      if (!choice["finish_reason"].is_null()) ++finishes[choice["index"]];
+    }
+  }
+  CHECK(events.back() == "[DONE]");
+  CHECK(roles == std::map<int, int>{{0, 1}, {1, 1}});
+  CHECK(finishes == std::map<int, int>{{0, 1}, {1, 1}});
+  CHECK(streamed_text(events, 0) == "café café ");
+  CHECK(streamed_text(events, 1) == "café café ");
+  const auto usage = nlohmann::json::parse(events[events.size() - 2]);
+  CHECK(usage["choices"].empty());
+  CHECK(usage["usage"]["completion_tokens"] == 24);
+}
+
+TEST_CASE("batches, token ids, stop strings, logprobs and scoring") {
+  Cluster cluster;
+  TestClient client = cluster.client();
+  auto body = json_of(client.post(
+      "/v1/completions", R"({"prompt":[[97,98,99,100,101],[120,121]],"n":2,"max_tokens":4})"));
+  REQUIRE(body["choices"].size() == 4);
+  CHECK(body["choices"][1]["text"] == "abcd");
+  CHECK(body["choices"][2]["text"] == "xyxy");
+  CHECK(body["choices"][3]["index"] == 3);
+  CHECK(body["usage"]["prompt_tokens"] == 7);
+
+  body = json_of(client.post(
+      "/v1/completions", R"({"prompt":"one two three ","max_tokens":100,"stop":["thr","zz"]})"));
+  CHECK(body["choices"][0]["text"] == "one two ");
+  CHECK(body["choices"][0]["finish_reason"] == "stop");
+  CHECK(body["choices"][0]["stop_reason"] == "thr");
+  CHECK(body["usage"]["completion_tokens"] == 12);  // <bos> and 11 letters
+
+  body = json_of(client.post("/v1/completions",
+                             R"({"prompt":[[97,98,99]],"max_tokens":1,"logprobs":1,"echo":true})"));
+  const auto logprobs = body["choices"][0]["logprobs"];
+  CHECK(body["choices"][0]["text"] == "abca");
+  CHECK(logprobs["tokens"] == nlohmann::json{"a", "b", "c", "a"});
+  CHECK(logprobs["token_logprobs"] == nlohmann::json{nullptr, -0.5, -0.5, -0.25});
+  CHECK(logprobs["text_offset"] == nlohmann::json{0, 1, 2, 3});
+  body = json_of(client.post("/v1/completions",
+                             R"({"prompt":[[97,98,99]],"max_tokens":0,"logprobs":1,"echo":true})"));
+  CHECK(body["choices"][0]["text"] == "abc");
+  CHECK(body["choices"][0]["logprobs"]["tokens"].size() == 3);
+  CHECK(body["usage"]["completion_tokens"] == 0);
+
+  body = json_of(client.post("/v1/chat/completions",
+                             R"({"messages":[{"role":"user","content":"abcdef"}],"max_tokens":2,
+                                 "logprobs":true,"top_logprobs":1})"));
+  CHECK(body["choices"][0]["logprobs"]["content"][1]["token"] == "b");
+  CHECK(body["choices"][0]["logprobs"]["content"][1]["top_logprobs"][0]["logprob"] == -0.25);
+}
+
+TEST_CASE("the small routes") {
+  Cluster cluster;
+  TestClient client = cluster.client();
+  CHECK(client.get("/health").status == 200);
+  CHECK(client.get("/livez").status == 200);
+  CHECK(client.get("/readyz").status == 200);
+  CHECK(client.get("/ping").status == 200);
+  CHECK(json_of(client.get("/version")).contains("version"));
+  CHECK(json_of(client.get("/v1/models"))["data"][0]["max_model_len"] == 4096);
+  CHECK(json_of(client.get("/v1/models/fake"))["id"] == "fake");
+  CHECK(client.get("/v1/models/other").status == 404);
+  CHECK(json_of(client.post("/tokenize", R"({"prompt":"ab"})"))["tokens"] ==
+        nlohmann::json{256, 97, 98});
+  CHECK(json_of(client.post("/tokenize",
+                            R"({"messages":[{"role":"user","content":"ab"}]})"))["count"] == 2);
+  CHECK(json_of(client.post("/detokenize", R"({"tokens":[97,98]})"))["prompt"] == "ab");
+  const auto missing = client.get("/nothing");
+  CHECK(missing.status == 404);
+  CHECK(json_of(missing)["error"].contains("message"));
+  CHECK(client.get("/v1/completions").status == 405);
+  CHECK(client.post("/v1/completions", "{").status == 400);
+  CHECK(client.post("/v1/completions", R"({"prompt":"a","model":"x"})").status == 404);
+  client.send("HEAD /health HTTP/1.1\r\nHost: t\r\n\r\n");
+  CHECK(client.receive(true).status == 200);
+  client.send("OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: t\r\n\r\n");
+  const auto options = client.receive();
+  CHECK(options.status == 204);
+  CHECK(options.headers.at("access-control-allow-origin") == "*");
+}
+
+TEST_CASE("the death of a decode worker in mid-stream is not seen by the client") {
+  Cluster cluster(2000);
+  TestClient client = cluster.client();
+  client.send_post("/v1/completions", R"({"prompt":"0123456789","max_tokens":60,"stream":true})");
+  client.receive_until("\"text\":\"3\"");
+  (cluster.decode1.held() == 1 ? cluster.decode1 : cluster.decode2).kill();
+  const auto response = client.receive();
+  CHECK(events_of(response.body).back() == "[DONE]");
+  std::string expected;
+  for (int i = 0; i < 60; ++i)
+    expected += i % 11 == 0 ? "" : std::string(1, "0123456789"[i % 11 - 1]);
+  CHECK(streamed_text(events_of(response.body)) == expected);
+  CHECK(cluster.metric("baton_requests_replayed_total{engine=\"0\",model_name=\"fake\"}") == 1);
+}
+
+TEST_CASE("with every worker gone a client gets one clear error, also in mid-stream") {
+  Cluster cluster(20'000, [](RouterConfig& config) { config.route.queue_wait_ms = 200; });
+  TestClient streaming = cluster.client(), waiting = cluster.client();
+  streaming.send_post("/v1/completions", R"({"prompt":"abcdef","max_tokens":500,"stream":true})");
+  streaming.receive_until("data: ");
+  cluster.prefill.kill();
+  cluster.decode1.kill();
+  cluster.decode2.kill();
+  const auto events = events_of(streaming.receive().body);
+  REQUIRE(events.size() >= 3);
+  CHECK(events.back() == "[DONE]");
+  const auto error = nlohmann::json::parse(events[events.size() - 2])["error"];
+  CHECK(error["type"] == "unavailable_error");
+  CHECK(error["message"].get<std::string>().find("no worker") != std::string::npos);
+
+  CHECK(waiting.get("/health").status == 503);
+  const auto refused =
+      waiting.post("/v1/completions", R"({"prompt":"abcdef","max_tokens":5,"stream":true})");
+  CHECK(refused.status == 503);
+  CHECK(refused.headers.contains("retry-after"));
+  CHECK(json_of(refused).contains("error"));
+}
+
+TEST_CASE("more requests than the queue holds are answered 429") {
+  Cluster cluster(20'000, [](RouterConfig& config) { config.route.queue_max = 2; });
+  const auto refused =
+      cluster.client().post("/v1/completions", R"({"prompt":["a","b","c"],"max_tokens":5})");
+  CHECK(refused.status == 429);
+  CHECK(refused.headers.contains("retry-after"));
+  CHECK(json_of(refused)["error"]["type"] == "rate_limit_error");
+  CHECK(cluster.client().post("/v1/completions", R"({"prompt":["a","b"],"max_tokens":5})").status ==
+        200);
+}
+
+}  // namespace
+}  // namespace baton
