@@ -66,7 +66,7 @@ class Fields {
   bool ok_ = true;
 };
 
-std::string hello_record(const PeerInfo& self, int64_t lease_ms, const Nonce& nonce) {
+std::string hello_record(const PeerInfo& self, int64_t lease_ms, const HelloNonce& nonce) {
   std::string body;
   append(kWireVersion, body);
   body.append(nonce.begin(), nonce.end());
@@ -91,13 +91,13 @@ std::string printable(std::string_view text) {
 
 }  // namespace
 
-Nonce random_nonce() {
-  Nonce nonce;
+HelloNonce random_hello_nonce() {
+  HelloNonce nonce;
   CHECK(RAND_bytes(nonce.data(), nonce.size()) == 1) << "the system gives no random bytes";
   return nonce;
 }
 
-Hello::Hello(Side side, PeerInfo self, int64_t lease_ms, std::string token, const Nonce& nonce)
+Hello::Hello(Side side, PeerInfo self, int64_t lease_ms, std::string token, const HelloNonce& nonce)
     : side_(side),
       self_(std::move(self)),
       token_(std::move(token)),
@@ -161,7 +161,7 @@ Status Hello::parse_peer(std::string_view body) {
   if (version != kWireVersion)
     return invalid_argument("wire version: got " + std::to_string(version) + ", want " +
                             std::to_string(kWireVersion));
-  fields.take_bytes(sizeof(Nonce));
+  fields.take_bytes(sizeof(HelloNonce));
   peer_lease_ms_ = fields.take<uint32_t>();
   const auto role = fields.take<uint8_t>();
   peer_.role = static_cast<Role>(role);

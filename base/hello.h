@@ -32,8 +32,8 @@ inline constexpr uint32_t kWireVersion = 1;
 inline constexpr size_t kHelloRecordMax = 4096;
 inline constexpr size_t kPeerNameBytesMax = 1024;  // of each of the three names
 
-using Nonce = std::array<uint8_t, 32>;
-Nonce random_nonce();
+using HelloNonce = std::array<uint8_t, 32>;
+HelloNonce random_hello_nonce();
 
 class Hello {
  public:
@@ -41,7 +41,7 @@ class Hello {
 
   // The names of `self` are at most kPeerNameBytesMax long. `lease_ms`: after which silence we take
   // the peer for dead.
-  Hello(Side side, PeerInfo self, int64_t lease_ms, std::string token, const Nonce& nonce);
+  Hello(Side side, PeerInfo self, int64_t lease_ms, std::string token, const HelloNonce& nonce);
 
   // Takes what it needs from the front of `bytes`, never more. An error ends the connection: send
   // take_output() first, it holds the refusal for the peer, if any.

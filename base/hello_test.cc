@@ -23,8 +23,8 @@ struct Pair {
   explicit Pair(const std::string& dialer_token = "secret",
                 const std::string& acceptor_token = "secret",
                 const PeerInfo& acceptor_info = peer("b", 2))
-      : dialer(Hello::Side::kDialer, peer("a", 1), 1000, dialer_token, random_nonce()),
-        acceptor(Hello::Side::kAcceptor, acceptor_info, 700, acceptor_token, random_nonce()) {}
+      : dialer(Hello::Side::kDialer, peer("a", 1), 1000, dialer_token, random_hello_nonce()),
+        acceptor(Hello::Side::kAcceptor, acceptor_info, 700, acceptor_token, random_hello_nonce()) {}
 
   // Carries bytes both ways until nobody says more; `step` bytes at a time.
   void run(size_t step = SIZE_MAX) {
@@ -107,8 +107,8 @@ TEST_CASE("frames behind the hello stay in the buffer") {
 }
 
 TEST_CASE("a proof cannot be reflected") {
-  Hello dialer(Hello::Side::kDialer, peer("a", 1), 1000, "secret", random_nonce());
-  Hello mirror(Hello::Side::kAcceptor, peer("b", 2), 1000, "guess", random_nonce());
+  Hello dialer(Hello::Side::kDialer, peer("a", 1), 1000, "secret", random_hello_nonce());
+  Hello mirror(Hello::Side::kAcceptor, peer("b", 2), 1000, "guess", random_hello_nonce());
   std::string bytes = dialer.take_output();
   REQUIRE(mirror.feed(bytes).ok());
   bytes = mirror.take_output();

@@ -72,7 +72,7 @@ struct RawPeer {
     PeerInfo self;
     self.worker_id = "raw";
     self.epoch = 77;
-    Hello hello(Hello::Side::kDialer, self, 400, token, random_nonce());
+    Hello hello(Hello::Side::kDialer, self, 400, token, random_hello_nonce());
     std::string in;
     char bytes[4096];
     while (!hello.up()) {

@@ -85,9 +85,8 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::Range(1, 10'000'000));
   bench->add_option("--rate", options->rate,
                     "Requests a second, Poisson, open loop; 0 = closed loop");
-  bench
-      ->add_option("--concurrency", options->concurrency,
-                   "Requests at once; default 8 in a closed loop, no cap in an open one");
+  bench->add_option("--concurrency", options->concurrency,
+                    "Requests at once; default 8 in a closed loop, no cap in an open one");
   bench->add_option("--temperature", options->temperature, "Sampling temperature")
       ->capture_default_str();
   bench->add_option("--seed", options->seed, "Of the load; 0 = random, printed");

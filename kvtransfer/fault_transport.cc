@@ -23,7 +23,9 @@ class FaultTransport::FaultRoute final : public Route, public RouteOwner {
   bool start(const Slice& slice) override;
 
   // RouteOwner, for the inner route
-  void route_ready(LinkId link, const Measurement& measurement) override { owner_.route_ready(link, measurement); }
+  void route_ready(LinkId link, const Measurement& measurement) override {
+    owner_.route_ready(link, measurement);
+  }
   void slice_done(LinkId link, TransferId transfer) override {
     end_one();
     owner_.slice_done(link, transfer);
@@ -32,7 +34,9 @@ class FaultTransport::FaultRoute final : public Route, public RouteOwner {
     end_one();
     owner_.slice_refused(link, transfer, reason);
   }
-  void route_broken(LinkId link, const Status& reason) override { owner_.route_broken(link, reason); }
+  void route_broken(LinkId link, const Status& reason) override {
+    owner_.route_broken(link, reason);
+  }
 
  private:
   bool forward(const Slice& slice) {
@@ -60,7 +64,8 @@ class FaultTransport::FaultRoute final : public Route, public RouteOwner {
   const LinkId link_;
   bool broken_ = false;
   int64_t in_flight_ = 0;
-  std::vector<std::vector<std::byte>> corrupted_;  // what slices in flight read instead of their pages
+  std::vector<std::vector<std::byte>>
+      corrupted_;  // what slices in flight read instead of their pages
   std::optional<Slice> held_;
   PollLoop::Watch timer_;
   std::unique_ptr<Route> inner_;
@@ -100,14 +105,16 @@ Slice FaultTransport::FaultRoute::corrupt(const Slice& slice) {
   return spoiled;
 }
 
-FaultTransport::FaultTransport(std::unique_ptr<Transport> inner, const FaultPlan& plan, PollLoop* loop)
+FaultTransport::FaultTransport(std::unique_ptr<Transport> inner, const FaultPlan& plan,
+                               PollLoop* loop)
     : inner_(std::move(inner)), plan_(plan), loop_(loop), random_(plan.seed) {
   CHECK(loop_ != nullptr || plan_.delay_share == 0) << "delays need a loop with timers";
 }
 
 FaultTransport::~FaultTransport() = default;
 
-Result<std::unique_ptr<Route>> FaultTransport::connect(LinkId link, const Offer& offer, const std::string& address,
+Result<std::unique_ptr<Route>> FaultTransport::connect(LinkId link, const Offer& offer,
+                                                       const std::string& address,
                                                        RouteOwner& owner) {
   if (draw(plan_.connect_failure_share)) {
     ++counts_.connects_failed;

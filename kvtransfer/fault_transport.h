@@ -1,5 +1,6 @@
-// A decorator around any Transport that spoils P's copies by seed, for simulations and chaos tests: holds them back, has them refused, flips
-// a byte on the way, breaks the connection. D's side passes through untouched. The inner transport's owner thread.
+// A decorator around any Transport that spoils P's copies by seed, for simulations and chaos tests:
+// holds them back, has them refused, flips a byte on the way, breaks the connection. D's side
+// passes through untouched. The inner transport's owner thread.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,15 @@
 
 namespace baton {
 
-// Shares are probabilities, 0 to 1, drawn per slice (connect_failure: per connection) from one generator: the same seed and the same
-// order of calls give the same faults.
+// Shares are probabilities, 0 to 1, drawn per slice (connect_failure: per connection) from one
+// generator: the same seed and the same order of calls give the same faults.
 struct FaultPlan {
   uint64_t seed = 0;
-  double delay_share = 0;            // starts delay_ms later, and what follows after it; needs a PollLoop
+  double delay_share = 0;  // starts delay_ms later, and what follows after it; needs a PollLoop
   int64_t delay_ms = 1;
-  double refuse_share = 0;           // ends as if the peer had given up the grant, without being copied
-  double corrupt_share = 0;          // one bit of the copy is wrong; the source stays as it is
-  double break_share = 0;            // the connection is lost instead
+  double refuse_share = 0;   // ends as if the peer had given up the grant, without being copied
+  double corrupt_share = 0;  // one bit of the copy is wrong; the source stays as it is
+  double break_share = 0;    // the connection is lost instead
   double connect_failure_share = 0;
 };
 
@@ -36,8 +37,8 @@ class FaultTransport final : public Transport {
   bool stores_ourselves() const override { return inner_->stores_ourselves(); }
   std::string endpoint() const override { return inner_->endpoint(); }
   void forget(LinkId link) override { inner_->forget(link); }
-  Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer, const std::string& address,
-                                         RouteOwner& owner) override;
+  Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer,
+                                         const std::string& address, RouteOwner& owner) override;
   const FaultCounts& counts() const { return counts_; }
 
  private:

@@ -1,5 +1,6 @@
-// Which pages may be stored into by the transports that store in our own process (tcp, ucx), and the lock that makes "no longer" true.
-// Written by the loop's thread, asked by the handoff thread before every store.
+// Which pages may be stored into by the transports that store in our own process (tcp, ucx), and
+// the lock that makes "no longer" true. Written by the loop's thread, asked by the handoff thread
+// before every store.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,15 @@ class GrantBoard {
   };
 
   void allow(LinkId link, uint64_t slot_gen, std::vector<std::vector<int32_t>> pages_per_group);
-  // After it returns no store into these pages is under way or will start. Waits for one store (at most 256 KiB).
+  // After it returns no store into these pages is under way or will start. Waits for one store (at
+  // most 256 KiB).
   void disallow(uint64_t slot_gen);
 
-  // Calls store() under the lock if the page may be written now. `store` must be short and must not block.
+  // Calls store() under the lock if the page may be written now. `store` must be short and must not
+  // block.
   template <typename Store>
-  Verdict store_if_allowed(LinkId link, uint64_t slot_gen, int32_t group, int32_t page, Store&& store) {
+  Verdict store_if_allowed(LinkId link, uint64_t slot_gen, int32_t group, int32_t page,
+                           Store&& store) {
     std::lock_guard lock(mutex_);
     const Verdict verdict = judge(link, slot_gen, group, page);
     if (verdict == Verdict::kStored) store();

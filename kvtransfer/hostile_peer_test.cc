@@ -1,4 +1,5 @@
-// What a stranger or a broken peer sends to D's sockets: never a crash, never a byte in a page that is not granted.
+// What a stranger or a broken peer sends to D's sockets: never a crash, never a byte in a page that
+// is not granted.
 #include <poll.h>
 #include <sys/mman.h>
 
@@ -7,6 +8,7 @@
 #include "kvtransfer/test_rig.h"
 #include "kvtransfer/unix_socket.h"
 #include "kvtransfer/wire.h"
+
 #include "tests/doctest.h"
 
 namespace baton {
@@ -19,7 +21,8 @@ struct Target {
   ScopedFd connect_tcp() const {
     const SocketAddress address = *SocketAddress::parse(offer.endpoints[1].address);
     ScopedFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    REQUIRE_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.bytes), 0);
+    REQUIRE_EQ(
+        connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.bytes), 0);
     return fd;
   }
   ScopedFd connect_mapped() const {
@@ -84,8 +87,9 @@ std::string tcp_frame(const TcpFrame& frame, size_t payload) {
 
 TEST_CASE("tcp: wrong nonce, wrong version, noise") {
   Target target;
-  for (const std::string& hello : {tcp_hello(random_nonce()), tcp_hello(target.offer.keys.connect, 99),
-                                   tcp_hello(target.offer.keys.proof), std::string(1000, 'x')}) {
+  for (const std::string& hello :
+       {tcp_hello(random_nonce()), tcp_hello(target.offer.keys.connect, 99),
+        tcp_hello(target.offer.keys.proof), std::string(1000, 'x')}) {
     const ScopedFd fd = target.connect_tcp();
     send_all(fd, hello);
     CHECK(closed_by_peer(fd));
@@ -182,16 +186,19 @@ TEST_CASE("mapped: a listener that is not the peer's is not written to") {
   const char welcome[] = {static_cast<char>(MappedKind::kWelcome)};
   SUBCASE("memory without the proof") {
     REQUIRE(send_message(socket.get(), std::string_view(welcome, 1), {memory.get()}).ok());
-    CHECK_EQ(p.log.wait(MoverEvent::Kind::kAttachFailed).error, "mapped: mapped: this memory is not the peer's");
+    CHECK_EQ(p.log.wait(MoverEvent::Kind::kAttachFailed).error,
+             "mapped: mapped: this memory is not the peer's");
   }
   SUBCASE("memory that is too short") {
     REQUIRE_EQ(ftruncate(memory.get(), 100), 0);
     REQUIRE(send_message(socket.get(), std::string_view(welcome, 1), {memory.get()}).ok());
-    CHECK_NE(p.log.wait(MoverEvent::Kind::kAttachFailed).error.find("got 100 bytes"), std::string::npos);
+    CHECK_NE(p.log.wait(MoverEvent::Kind::kAttachFailed).error.find("got 100 bytes"),
+             std::string::npos);
   }
   SUBCASE("another message") {
     REQUIRE(send_message(socket.get(), "\x07", {}).ok());
-    CHECK_EQ(p.log.wait(MoverEvent::Kind::kAttachFailed).error, "mapped: mapped: unexpected message");
+    CHECK_EQ(p.log.wait(MoverEvent::Kind::kAttachFailed).error,
+             "mapped: mapped: unexpected message");
   }
 }
 

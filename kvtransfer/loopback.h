@@ -1,5 +1,6 @@
-// Transport "loopback" and its PageMover for simulators: no threads, no sockets, every copy and event happens when the test says so.
-// The state machine is the real one (Pusher); only the bytes' way is simulated. Single-threaded.
+// Transport "loopback" and its PageMover for simulators: no threads, no sockets, every copy and
+// event happens when the test says so. The state machine is the real one (Pusher); only the bytes'
+// way is simulated. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -42,13 +43,15 @@ struct LoopbackOptions {
 class LoopbackMover final : public PageMover {
  public:
   // `pools`, `fabric` and `clock` outlive it.
-  LoopbackMover(LoopbackFabric& fabric, const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
-                const Clock& clock, Sink sink, LoopbackOptions options = {});
+  LoopbackMover(LoopbackFabric& fabric, const KvTransferConfig& config, const KvLayout& layout,
+                std::vector<PagePool*> pools, const Clock& clock, Sink sink,
+                LoopbackOptions options = {});
   ~LoopbackMover() override;
 
   // PageMover
   std::string offer(LinkId link) override;
-  void allow(LinkId link, uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group) override;
+  void allow(LinkId link, uint64_t slot_gen,
+             const std::vector<std::vector<int32_t>>& pages_per_group) override;
   void disallow(uint64_t slot_gen) override;
   bool stores_ourselves(const std::string& transport) const override;
   void forget(LinkId link) override;
@@ -61,15 +64,16 @@ class LoopbackMover final : public PageMover {
   void layer_written(const StepInput& step, int32_t layer) override;
 
   // ---- the test's hands ----
-  // Each copy takes two steps: the first begins it (lease checked, first half of its bytes), the second ends it. Between them it is in
-  // flight. False: nothing to do (or stalled, or killed).
+  // Each copy takes two steps: the first begins it (lease checked, first half of its bytes), the
+  // second ends it. Between them it is in flight. False: nothing to do (or stalled, or killed).
   bool step();
-  void run_to_idle();      // step() until nothing is left, then deliver_events()
-  int deliver_events();    // calls the sink for everything that has happened; returns how many
+  void run_to_idle();    // step() until nothing is left, then deliver_events()
+  int deliver_events();  // calls the sink for everything that has happened; returns how many
   size_t pending_events() const { return events_.size(); }
   // As SIGSTOP and SIGCONT: while stalled, step() does nothing; a copy in flight ends afterwards.
   void set_stalled(bool stalled) { stalled_ = stalled; }
-  // As SIGKILL: no copy of ours will happen any more, and every mover that we were attached to hears kPeerDead.
+  // As SIGKILL: no copy of ours will happen any more, and every mover that we were attached to
+  // hears kPeerDead.
   void kill();
 
  private:
@@ -84,7 +88,7 @@ class LoopbackMover final : public PageMover {
   const LoopbackOptions options_;
   OfferBook offers_;
   GrantBoard grants_;
-  std::unique_ptr<Transport> decorated_;    // owns transport_
+  std::unique_ptr<Transport> decorated_;  // owns transport_
   LoopbackTransport* transport_ = nullptr;
   std::unique_ptr<Pusher> pusher_;
   std::deque<MoverEvent> events_;

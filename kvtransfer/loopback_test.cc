@@ -2,6 +2,7 @@
 #include "kvtransfer/loopback.h"
 
 #include "kvtransfer/test_rig.h"
+
 #include "tests/doctest.h"
 
 namespace baton {
@@ -11,8 +12,9 @@ using Kind = MoverEvent::Kind;
 
 struct LoopbackEnd {
   LoopbackEnd(LoopbackFabric& fabric, const Clock& clock, LoopbackOptions options)
-      : mover(fabric, {}, pools.layout, pools.borrowed, clock, [this](MoverEvent event) { events.push_back(event); },
-              options) {}
+      : mover(
+            fabric, {}, pools.layout, pools.borrowed, clock,
+            [this](MoverEvent event) { events.push_back(event); }, options) {}
   std::vector<Kind> kinds() const {
     std::vector<Kind> kinds;
     for (const MoverEvent& event : events) kinds.push_back(event.kind);
@@ -24,7 +26,8 @@ struct LoopbackEnd {
 };
 
 struct LoopbackPair {
-  explicit LoopbackPair(LoopbackOptions options = {}) : p(fabric, clock, options), d(fabric, clock, options) {
+  explicit LoopbackPair(LoopbackOptions options = {})
+      : p(fabric, clock, options), d(fabric, clock, options) {
     p.pools.fill(7);
     p.mover.attach(1, d.mover.offer(2), lease);
     p.mover.run_to_idle();
@@ -116,17 +119,21 @@ TEST_CASE("storing ourselves: given up in mid-copy means no store afterwards") {
 
 TEST_CASE("injected faults repeat with their seed; a corrupted copy leaves its source alone") {
   const auto run = [](uint64_t seed) {
-    LoopbackPair pair({.faults = FaultPlan{.seed = seed, .refuse_share = 0.1, .corrupt_share = 0.3}});
+    LoopbackPair pair(
+        {.faults = FaultPlan{.seed = seed, .refuse_share = 0.1, .corrupt_share = 0.3}});
     TestPools before;
     before.fill(7);
     std::string outcome;
     for (TransferId transfer = 1; transfer <= kTestPages; ++transfer) {
-      const PushPage page{transfer, 1, static_cast<int32_t>(transfer - 1), static_cast<int32_t>(transfer - 1)};
+      const PushPage page{transfer, 1, static_cast<int32_t>(transfer - 1),
+                          static_cast<int32_t>(transfer - 1)};
       pair.p.mover.begin(transfer, 1, 1);
       pair.p.mover.push({page});
       pair.p.mover.finish(transfer, 0);
       pair.p.mover.run_to_idle();
-      outcome += pair.p.events.back().kind == Kind::kFailed ? 'r' : same_page(before, pair.d.pools, page) ? '.' : 'c';
+      outcome += pair.p.events.back().kind == Kind::kFailed ? 'r'
+                 : same_page(before, pair.d.pools, page)    ? '.'
+                                                            : 'c';
       CHECK(same_page(before, pair.p.pools, page));
     }
     return outcome;

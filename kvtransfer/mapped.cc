@@ -48,10 +48,12 @@ SharedMapping::~SharedMapping() {
 Result<SharedMapping> SharedMapping::map(int fd, int64_t bytes) {
   struct stat info {};
   if (fstat(fd, &info) != 0 || info.st_size < bytes) {
-    return invalid_argument("shared memory: got " + std::to_string(info.st_size) + " bytes, want " + std::to_string(bytes));
+    return invalid_argument("shared memory: got " + std::to_string(info.st_size) + " bytes, want " +
+                            std::to_string(bytes));
   }
   void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) return unavailable(std::string("shared memory: mmap: ") + strerror(errno));
+  if (data == MAP_FAILED)
+    return unavailable(std::string("shared memory: mmap: ") + strerror(errno));
   // A child that outlives us would keep a way into the peer's pages.
   madvise(data, static_cast<size_t>(bytes), MADV_DONTFORK);
   SharedMapping mapping;
@@ -84,7 +86,9 @@ MappedTransport::MappedTransport(const TransportContext& context)
 MappedTransport::~MappedTransport() = default;
 
 void MappedTransport::forget(LinkId link) {
-  std::erase_if(connections_, [link](const auto& entry) { return entry.second->welcomed && entry.second->link == link; });
+  std::erase_if(connections_, [link](const auto& entry) {
+    return entry.second->welcomed && entry.second->link == link;
+  });
 }
 
 void MappedTransport::on_accept() {
@@ -93,8 +97,10 @@ void MappedTransport::on_accept() {
   const uint64_t id = next_id_++;
   auto connection = std::make_unique<Connection>();
   connection->socket = std::move(socket);
-  connection->watch = context_.loop.watch(connection->socket.get(), EPOLLIN, [this, id](uint32_t) { on_message(id); });
-  connection->timeout = context_.loop.after_ms(context_.attach_timeout_ms, [this, id] { connections_.erase(id); });
+  connection->watch = context_.loop.watch(connection->socket.get(), EPOLLIN,
+                                          [this, id](uint32_t) { on_message(id); });
+  connection->timeout =
+      context_.loop.after_ms(context_.attach_timeout_ms, [this, id] { connections_.erase(id); });
   connections_[id] = std::move(connection);
 }
 
@@ -109,14 +115,16 @@ Status MappedTransport::answer(Connection& connection) {
   WireReader in(message->bytes);
   MappedKind kind{};
   if (!in.get(kind)) return invalid_argument("mapped: empty message");
-  if (kind == MappedKind::kHello && !connection.welcomed) return welcome(connection, std::move(*message));
+  if (kind == MappedKind::kHello && !connection.welcomed)
+    return welcome(connection, std::move(*message));
   if (!connection.welcomed) return invalid_argument("mapped: no hello");
 
   Nonce challenge{};
   uint32_t group = 0;
   uint32_t first = 0;
   if (kind == MappedKind::kCheck && in.get(challenge)) return check(connection, challenge);
-  if (kind == MappedKind::kWant && in.get(group) && in.get(first)) return send_slabs(connection, group, first);
+  if (kind == MappedKind::kWant && in.get(group) && in.get(first))
+    return send_slabs(connection, group, first);
   if (kind == MappedKind::kReady) {
     connection.scratch.reset();
     return {};
@@ -129,12 +137,14 @@ Status MappedTransport::welcome(Connection& connection, UnixMessage message) {
   MappedKind kind{};
   uint16_t version = 0;
   Nonce nonce{};
-  if (!in.get(kind) || !in.get(version) || version != kMappedVersion || !in.get(nonce) || message.fds.size() != 1) {
+  if (!in.get(kind) || !in.get(version) || version != kMappedVersion || !in.get(nonce) ||
+      message.fds.size() != 1) {
     return invalid_argument("mapped: malformed hello");
   }
   const std::optional<OfferBook::Found> found = context_.offers.find(nonce);
   if (!found) return invalid_argument("mapped: unknown nonce");
-  Status watched = peers_.add(found->link, std::move(message.fds[0]), peer_pid(connection.socket.get()));
+  Status watched =
+      peers_.add(found->link, std::move(message.fds[0]), peer_pid(connection.socket.get()));
   if (!watched.ok()) return watched;
   Result<ScopedFd> scratch = make_scratch(found->keys.proof);
   if (!scratch.ok()) return scratch.status();
@@ -149,7 +159,8 @@ Status MappedTransport::welcome(Connection& connection, UnixMessage message) {
 
 Status MappedTransport::check(Connection& connection, const Nonce& challenge) {
   Nonce seen{};
-  const ssize_t got = pread(connection.scratch.get(), seen.data(), seen.size(), kScratchChallengeAt);
+  const ssize_t got =
+      pread(connection.scratch.get(), seen.data(), seen.size(), kScratchChallengeAt);
   if (got != static_cast<ssize_t>(seen.size()) || seen != challenge) {
     return invalid_argument("mapped: the peer's store is not in our memory");
   }
@@ -163,7 +174,8 @@ Status MappedTransport::send_slabs(Connection& connection, uint32_t group, uint3
   const std::vector<Slab>& slabs = context_.pools[group]->slabs();
   if (first >= slabs.size()) return invalid_argument("mapped: no such slab");
   std::vector<int> fds;
-  for (size_t i = first; i < slabs.size() && fds.size() < kMessageFdsMax; ++i) fds.push_back(slabs[i].fd.get());
+  for (size_t i = first; i < slabs.size() && fds.size() < kMessageFdsMax; ++i)
+    fds.push_back(slabs[i].fd.get());
   WireWriter out;
   out.put(MappedKind::kSlabs);
   out.put(group);
@@ -171,7 +183,8 @@ Status MappedTransport::send_slabs(Connection& connection, uint32_t group, uint3
   return send_message(connection.socket.get(), out.take(), fds);
 }
 
-Result<std::unique_ptr<Route>> MappedTransport::connect(LinkId link, const Offer& offer, const std::string& address,
+Result<std::unique_ptr<Route>> MappedTransport::connect(LinkId link, const Offer& offer,
+                                                        const std::string& address,
                                                         RouteOwner& owner) {
   return MappedRoute::connect(context_, link, offer, address, owner);
 }

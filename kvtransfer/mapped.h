@@ -1,12 +1,14 @@
-// Transport "mapped": P imports D's slabs (memfds that come over a UNIX socket) and copies with memcpy in its handoff thread. For peers on
-// one host that share the abstract socket namespace; whether they do is found out by connecting.
+// Transport "mapped": P imports D's slabs (memfds that come over a UNIX socket) and copies with
+// memcpy in its handoff thread. For peers on one host that share the abstract socket namespace;
+// whether they do is found out by connecting.
 //
 // The conversation, one message each, P asks and D answers (little-endian, first byte = kind):
-//   P kHello{version, nonce} + its own pidfd   D kWelcome + scratch memfd        D watches the pidfd before it hands out any memory
-//   P kCheck{challenge}                        D kChecked                        both have seen each other's bytes in the scratch memory
-//   P kWant{group, first slab}                 D kSlabs{group, first slab} + memfds, up to 32
-//   P kReady                                                                     D drops the scratch memory
-// Scratch memory: 16 bytes of proof written by D, 16 bytes of challenge written by P, from kScratchProbeAt on P's probe.
+//   P kHello{version, nonce} + its own pidfd   D kWelcome + scratch memfd        D watches the
+//   pidfd before it hands out any memory P kCheck{challenge}                        D kChecked both
+//   have seen each other's bytes in the scratch memory P kWant{group, first slab}                 D
+//   kSlabs{group, first slab} + memfds, up to 32 P kReady D drops the scratch memory
+// Scratch memory: 16 bytes of proof written by D, 16 bytes of challenge written by P, from
+// kScratchProbeAt on P's probe.
 #pragma once
 
 #include <sys/mman.h>
@@ -47,7 +49,8 @@ inline constexpr int64_t kScratchBytes = kScratchProbeAt + kProbeSliceBytes * kP
 
 enum class MappedKind : uint8_t { kHello = 1, kWelcome, kCheck, kChecked, kWant, kSlabs, kReady };
 
-// D's listener and connections, and P's connect(). Construction throws ConfigError when it cannot listen.
+// D's listener and connections, and P's connect(). Construction throws ConfigError when it cannot
+// listen.
 class MappedTransport final : public Transport {
  public:
   explicit MappedTransport(const TransportContext& context);
@@ -56,8 +59,8 @@ class MappedTransport final : public Transport {
   bool stores_ourselves() const override { return false; }
   std::string endpoint() const override { return socket_name_; }
   void forget(LinkId link) override;
-  Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer, const std::string& address,
-                                         RouteOwner& owner) override;
+  Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer,
+                                         const std::string& address, RouteOwner& owner) override;
 
  private:
   struct Connection;

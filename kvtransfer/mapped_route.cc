@@ -15,12 +15,16 @@ namespace baton {
 namespace {
 
 // glibc 2.36 has no wrapper that C++ programs can rely on.
-ScopedFd open_own_pidfd() { return ScopedFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
+ScopedFd open_own_pidfd() {
+  return ScopedFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+}
 
 }  // namespace
 
-Result<std::unique_ptr<Route>> MappedRoute::connect(const TransportContext& context, LinkId link, const Offer& offer,
-                                                    const std::string& socket_name, RouteOwner& owner) {
+Result<std::unique_ptr<Route>> MappedRoute::connect(const TransportContext& context, LinkId link,
+                                                    const Offer& offer,
+                                                    const std::string& socket_name,
+                                                    RouteOwner& owner) {
   Result<ScopedFd> socket = connect_unix(socket_name);
   if (!socket.ok()) return socket.status();
   const ScopedFd pidfd = open_own_pidfd();
@@ -34,8 +38,8 @@ Result<std::unique_ptr<Route>> MappedRoute::connect(const TransportContext& cont
   return std::unique_ptr<Route>(new MappedRoute(context, link, offer, owner, std::move(*socket)));
 }
 
-MappedRoute::MappedRoute(const TransportContext& context, LinkId link, const Offer& offer, RouteOwner& owner,
-                         ScopedFd socket)
+MappedRoute::MappedRoute(const TransportContext& context, LinkId link, const Offer& offer,
+                         RouteOwner& owner, ScopedFd socket)
     : link_(link),
       keys_(offer.keys),
       pools_(offer.pools),
@@ -66,10 +70,14 @@ Status MappedRoute::advance() {
     return invalid_argument("mapped: unexpected message");
   }
   switch (kind) {
-    case MappedKind::kWelcome: return check_scratch(*message);
-    case MappedKind::kChecked: return want_next_slabs();
-    case MappedKind::kSlabs: return take_slabs(std::move(*message));
-    default: return invalid_argument("mapped: unexpected message");
+    case MappedKind::kWelcome:
+      return check_scratch(*message);
+    case MappedKind::kChecked:
+      return want_next_slabs();
+    case MappedKind::kSlabs:
+      return take_slabs(std::move(*message));
+    default:
+      return invalid_argument("mapped: unexpected message");
   }
 }
 
@@ -131,7 +139,8 @@ Status MappedRoute::take_slabs(UnixMessage message) {
 
 size_t MappedRoute::slab_count(size_t group) const {
   const PoolGeometry& pool = pools_[group];
-  return static_cast<size_t>((int64_t{pool.num_pages} + pool.pages_per_slab - 1) / pool.pages_per_slab);
+  return static_cast<size_t>((int64_t{pool.num_pages} + pool.pages_per_slab - 1) /
+                             pool.pages_per_slab);
 }
 
 int64_t MappedRoute::slab_bytes(size_t group, size_t slab) const {

@@ -1,4 +1,5 @@
-// P's side of transport "mapped": the conversation that imports the peer's slabs (mapped.h), then memcpy. Handoff thread only.
+// P's side of transport "mapped": the conversation that imports the peer's slabs (mapped.h), then
+// memcpy. Handoff thread only.
 #pragma once
 
 #include <string>
@@ -11,14 +12,16 @@ namespace baton {
 
 class MappedRoute final : public Route {
  public:
-  static Result<std::unique_ptr<Route>> connect(const TransportContext& context, LinkId link, const Offer& offer,
-                                                const std::string& socket_name, RouteOwner& owner);
+  static Result<std::unique_ptr<Route>> connect(const TransportContext& context, LinkId link,
+                                                const Offer& offer, const std::string& socket_name,
+                                                RouteOwner& owner);
 
   bool has_room() const override { return ready_; }
   bool start(const Slice& slice) override;
 
  private:
-  MappedRoute(const TransportContext& context, LinkId link, const Offer& offer, RouteOwner& owner, ScopedFd socket);
+  MappedRoute(const TransportContext& context, LinkId link, const Offer& offer, RouteOwner& owner,
+              ScopedFd socket);
   void on_message();
   Status advance();
   Status check_scratch(const UnixMessage& message);

@@ -13,7 +13,8 @@ namespace baton {
 namespace {
 
 // Null where this machine cannot do it.
-std::unique_ptr<Transport> make_transport(const std::string& name, const TransportContext& context) {
+std::unique_ptr<Transport> make_transport(const std::string& name,
+                                          const TransportContext& context) {
   if (name == "mapped") return std::make_unique<MappedTransport>(context);
   if (name == "tcp") return std::make_unique<TcpTransport>(context);
   if (name == "ucx") {
@@ -26,7 +27,8 @@ std::unique_ptr<Transport> make_transport(const std::string& name, const Transpo
 }
 
 bool ends_transfer(MoverEvent::Kind kind) {
-  return kind == MoverEvent::Kind::kDone || kind == MoverEvent::Kind::kFailed || kind == MoverEvent::Kind::kAborted;
+  return kind == MoverEvent::Kind::kDone || kind == MoverEvent::Kind::kFailed ||
+         kind == MoverEvent::Kind::kAborted;
 }
 
 }  // namespace
@@ -73,11 +75,14 @@ HandoffInbox::Batch HandoffInbox::take() {
 // ---- the mover ----
 
 Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
-             const std::string& listen_host, const Clock& clock, Sink sink, const Decorator& decorator)
+             const std::string& listen_host, const Clock& clock, Sink sink,
+             const Decorator& decorator)
     : layout_(layout), pools_(std::move(pools)), sink_(std::move(sink)), inbox_(loop_) {
-  for (const KvGroup& group : layout_.groups) last_layer_ = std::max(last_layer_, group.layers.back());
+  for (const KvGroup& group : layout_.groups)
+    last_layer_ = std::max(last_layer_, group.layers.back());
   const auto report_event = [this](MoverEvent event) { report(std::move(event)); };
-  const TransportContext context{loop_,       pools_, offers_, grants_, listen_host, config.attach_timeout_ms, report_event};
+  const TransportContext context{
+      loop_, pools_, offers_, grants_, listen_host, config.attach_timeout_ms, report_event};
   std::istringstream names(config.transports);
   std::vector<Transport*> transports;
   for (std::string name; std::getline(names, name, ',');) {
@@ -87,8 +92,11 @@ Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector
     transports.push_back(transport.get());
     transports_.push_back(std::move(transport));
   }
-  if (transports_.empty()) throw ConfigError("kvtransfer.transports: got \"" + config.transports + "\": none can be used here");
-  pusher_ = std::make_unique<Pusher>(config, layout_, pools_, std::move(transports), clock, report_event);
+  if (transports_.empty())
+    throw ConfigError("kvtransfer.transports: got \"" + config.transports +
+                      "\": none can be used here");
+  pusher_ =
+      std::make_unique<Pusher>(config, layout_, pools_, std::move(transports), clock, report_event);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -116,19 +124,24 @@ void Mover::report(MoverEvent event) {
 
 std::string Mover::offer(LinkId link) {
   Offer offer{.keys = offers_.add(link), .pools = geometry_of(pools_)};
-  for (const auto& transport : transports_) offer.endpoints.push_back({transport->name(), transport->endpoint()});
+  for (const auto& transport : transports_)
+    offer.endpoints.push_back({transport->name(), transport->endpoint()});
   return encode_offer(offer);
 }
 
-void Mover::allow(LinkId link, uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group) {
+void Mover::allow(LinkId link, uint64_t slot_gen,
+                  const std::vector<std::vector<int32_t>>& pages_per_group) {
   grants_.allow(link, slot_gen, pages_per_group);
 }
 
-void Mover::disallow(uint64_t slot_gen) { grants_.disallow(slot_gen); }
+void Mover::disallow(uint64_t slot_gen) {
+  grants_.disallow(slot_gen);
+}
 
 bool Mover::stores_ourselves(const std::string& transport) const {
-  return std::any_of(transports_.begin(), transports_.end(),
-                     [&](const auto& ours) { return transport == ours->name() && ours->stores_ourselves(); });
+  return std::any_of(transports_.begin(), transports_.end(), [&](const auto& ours) {
+    return transport == ours->name() && ours->stores_ourselves();
+  });
 }
 
 void Mover::forget(LinkId link) {
@@ -139,7 +152,8 @@ void Mover::forget(LinkId link) {
 }
 
 void Mover::attach(LinkId link, const std::string& offer, Lease lease) {
-  inbox_.post([this, link, offer, lease = std::move(lease)] { pusher_->attach(link, offer, lease); });
+  inbox_.post(
+      [this, link, offer, lease = std::move(lease)] { pusher_->attach(link, offer, lease); });
 }
 
 void Mover::detach(LinkId link) {
@@ -170,9 +184,12 @@ void Mover::layer_written(const StepInput& step, int32_t layer) {
   if (layer == last_layer_) inbox_.step_written(step.step);
 }
 
-std::unique_ptr<PageMover> make_page_mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
-                                           const std::string& listen_host, const Clock& clock, PageMover::Sink sink) {
-  return std::make_unique<Mover>(config, layout, std::move(pools), listen_host, clock, std::move(sink));
+std::unique_ptr<PageMover> make_page_mover(const KvTransferConfig& config, const KvLayout& layout,
+                                           std::vector<PagePool*> pools,
+                                           const std::string& listen_host, const Clock& clock,
+                                           PageMover::Sink sink) {
+  return std::make_unique<Mover>(config, layout, std::move(pools), listen_host, clock,
+                                 std::move(sink));
 }
 
 }  // namespace baton

@@ -1,5 +1,6 @@
-// The PageMover of a worker process: one handoff thread that sleeps in PollLoop, serves D's side of every transport and drives P's Pusher.
-// Calls from the loop's and the engine's thread only enqueue.
+// The PageMover of a worker process: one handoff thread that sleeps in PollLoop, serves D's side of
+// every transport and drives P's Pusher. Calls from the loop's and the engine's thread only
+// enqueue.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,23 @@
 
 namespace baton {
 
-// What other threads want from the handoff thread, in their order. Thread-safe. Not bounded by itself: commands are bounded by the grants
-// that a worker may hold, slices by the pages of its pools.
+// What other threads want from the handoff thread, in their order. Thread-safe. Not bounded by
+// itself: commands are bounded by the grants that a worker may hold, slices by the pages of its
+// pools.
 class HandoffInbox {
  public:
   using Command = std::function<void()>;
   struct Batch {
     std::deque<Command> commands;
-    uint64_t written_step = 0;  // the engine has called layer_written for all layers of it; all its pushes are in here or came before
+    uint64_t written_step = 0;  // the engine has called layer_written for all layers of it; all its
+                                // pushes are in here or came before
     bool stop = false;
   };
 
   explicit HandoffInbox(PollLoop& loop) : loop_(loop) {}
   void post(Command command);
-  // Engine thread, after the last layer. Wakes the handoff thread only if a transfer might be waiting for it.
+  // Engine thread, after the last layer. Wakes the handoff thread only if a transfer might be
+  // waiting for it.
   void step_written(uint64_t step);
   void transfer_begun() { add_transfers(1); }
   void transfer_ended() { add_transfers(-1); }
@@ -49,14 +53,17 @@ class HandoffInbox {
 class Mover final : public PageMover {
  public:
   // Puts something around each transport as it is made (tests: FaultTransport).
-  using Decorator = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>, PollLoop&)>;
+  using Decorator =
+      std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>, PollLoop&)>;
 
-  Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools, const std::string& listen_host,
-        const Clock& clock, Sink sink, const Decorator& decorator = {});
+  Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
+        const std::string& listen_host, const Clock& clock, Sink sink,
+        const Decorator& decorator = {});
   ~Mover() override;  // ends every copy, joins the thread; no event afterwards
 
   std::string offer(LinkId link) override;
-  void allow(LinkId link, uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group) override;
+  void allow(LinkId link, uint64_t slot_gen,
+             const std::vector<std::vector<int32_t>>& pages_per_group) override;
   void disallow(uint64_t slot_gen) override;
   bool stores_ourselves(const std::string& transport) const override;
   void forget(LinkId link) override;

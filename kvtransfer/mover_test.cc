@@ -1,9 +1,12 @@
-// The real mover, two of them in this process: every transport moves the same bytes and keeps the same promises.
+// The real mover, two of them in this process: every transport moves the same bytes and keeps the
+// same promises.
+#include "kvtransfer/mover.h"
+
 #include <algorithm>
 
 #include "kvtransfer/fault_transport.h"
-#include "kvtransfer/mover.h"
 #include "kvtransfer/test_rig.h"
+
 #include "tests/doctest.h"
 
 namespace baton {
@@ -77,7 +80,8 @@ TEST_CASE("only the slices of layers that are written go") {
     const PagePool& to = *pair.d.pools.borrowed[1];
     const int64_t layer_bytes = pair.p.pools.layout.groups[1].layer_bytes();
     std::vector<std::byte> want(static_cast<size_t>(from.page_bytes()));
-    std::memcpy(want.data() + layer_bytes, from.page(0) + layer_bytes, static_cast<size_t>(layer_bytes));
+    std::memcpy(want.data() + layer_bytes, from.page(0) + layer_bytes,
+                static_cast<size_t>(layer_bytes));
     CHECK_EQ(std::memcmp(to.page(0), want.data(), want.size()), 0);
   }
 }
@@ -189,7 +193,9 @@ TEST_CASE("tcp: a page outside its grant closes the connection") {
   CHECK(pair.d.pools.is_zero(0, 1));
 }
 
-TEST_CASE("attach takes the first transport that works, and refuses what is too slow or not the required one") {
+TEST_CASE(
+    "attach takes the first transport that works, and refuses what is too slow or not the required "
+    "one") {
   SystemClock clock;
   TestEnd d({.transports = "tcp"}, clock);
   TestEnd p({.transports = "mapped,tcp"}, clock);
@@ -219,8 +225,10 @@ TEST_CASE("delayed copies arrive, and a connection lost in the middle fails what
   };
   for (const std::string& transport : kTransports) {
     CAPTURE(transport);
-    Mover p({.transports = transport}, from.layout, from.borrowed, "127.0.0.1", clock, log.sink(), decorator);
-    Mover d({.transports = transport}, to.layout, to.borrowed, "127.0.0.1", clock, [](const MoverEvent&) {});
+    Mover p({.transports = transport}, from.layout, from.borrowed, "127.0.0.1", clock, log.sink(),
+            decorator);
+    Mover d({.transports = transport}, to.layout, to.borrowed, "127.0.0.1", clock,
+            [](const MoverEvent&) {});
     p.attach(1, d.offer(2), long_lease());
     REQUIRE_EQ(log.wait(Kind::kAttached).error, "");
     std::vector<int32_t> all(kTestPages);
@@ -228,7 +236,8 @@ TEST_CASE("delayed copies arrive, and a connection lost in the middle fails what
     d.allow(2, 1, {all, all});
     for (TransferId transfer = 1;; ++transfer) {  // until the draw that breaks it
       REQUIRE_LT(transfer, 1000);
-      const PushPage page{transfer, 0, static_cast<int32_t>(transfer % kTestPages), static_cast<int32_t>(transfer % 7)};
+      const PushPage page{transfer, 0, static_cast<int32_t>(transfer % kTestPages),
+                          static_cast<int32_t>(transfer % 7)};
       p.begin(transfer, 1, 1);
       p.push({page});
       p.finish(transfer, 0);

@@ -13,7 +13,8 @@ constexpr size_t kBlobBytesMax = 64 << 10;
 constexpr int64_t kPageBytesMax = int64_t{1} << 32;
 
 bool sane(const PoolGeometry& pool) {
-  return pool.page_bytes > 0 && pool.page_bytes <= kPageBytesMax && pool.num_pages > 0 && pool.pages_per_slab > 0;
+  return pool.page_bytes > 0 && pool.page_bytes <= kPageBytesMax && pool.num_pages > 0 &&
+         pool.pages_per_slab > 0;
 }
 
 // Not shortened at the first difference: the time taken says nothing about the nonce.
@@ -78,9 +79,11 @@ Result<Offer> decode_offer(const std::string& blob) {
   WireReader in(blob);
   uint32_t magic = 0;
   uint16_t version = 0;
-  if (!in.get(magic) || magic != kMagic || !in.get(version)) return invalid_argument("offer: not an offer of a pool");
+  if (!in.get(magic) || magic != kMagic || !in.get(version))
+    return invalid_argument("offer: not an offer of a pool");
   if (version != kVersion) {
-    return invalid_argument("offer: got version " + std::to_string(version) + ", want " + std::to_string(kVersion));
+    return invalid_argument("offer: got version " + std::to_string(version) + ", want " +
+                            std::to_string(kVersion));
   }
   const Status malformed = invalid_argument("offer: malformed");
   Offer offer;
@@ -88,7 +91,8 @@ Result<Offer> decode_offer(const std::string& blob) {
   if (!in.get(offer.keys.connect) || !in.get(offer.keys.proof) || !in.get(count)) return malformed;
   offer.pools.resize(count);
   for (PoolGeometry& pool : offer.pools) {
-    if (!in.get(pool.page_bytes) || !in.get(pool.num_pages) || !in.get(pool.pages_per_slab)) return malformed;
+    if (!in.get(pool.page_bytes) || !in.get(pool.num_pages) || !in.get(pool.pages_per_slab))
+      return malformed;
     if (!sane(pool)) return malformed;
   }
   if (!in.get(count)) return malformed;

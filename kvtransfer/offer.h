@@ -1,5 +1,6 @@
-// The offer: what D tells P over their authenticated link so that P can reach D's pools by one of D's transports. And the book of
-// the nonces given out, by which D knows a data connection's link again.
+// The offer: what D tells P over their authenticated link so that P can reach D's pools by one of
+// D's transports. And the book of the nonces given out, by which D knows a data connection's link
+// again.
 #pragma once
 
 #include <array>
@@ -45,7 +46,8 @@ struct Offer {
   std::vector<Endpoint> endpoints;  // in D's order of preference
 };
 
-// Format, little-endian: u32 magic, u16 version, keys, u8 pools, pools, u8 endpoints, endpoints as two strings (u32 size, bytes).
+// Format, little-endian: u32 magic, u16 version, keys, u8 pools, pools, u8 endpoints, endpoints as
+// two strings (u32 size, bytes).
 std::string encode_offer(const Offer& offer);
 Result<Offer> decode_offer(const std::string& blob);  // kInvalidArgument for anything malformed
 
@@ -59,7 +61,8 @@ class OfferBook {
 
   OfferKeys add(LinkId link);  // new keys, in place of earlier ones of this link
   void remove(LinkId link);
-  std::optional<Found> find(const Nonce& connect) const;  // nothing: a stranger, or a link that is gone
+  std::optional<Found> find(
+      const Nonce& connect) const;  // nothing: a stranger, or a link that is gone
 
  private:
   mutable std::mutex mutex_;

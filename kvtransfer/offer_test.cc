@@ -32,12 +32,14 @@ TEST_CASE("a damaged offer is refused or read, never more") {
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   const std::string good = encode_offer(sample());
-  for (size_t cut = 0; cut < good.size(); ++cut) CHECK_FALSE(decode_offer(good.substr(0, cut)).ok());
+  for (size_t cut = 0; cut < good.size(); ++cut)
+    CHECK_FALSE(decode_offer(good.substr(0, cut)).ok());
   CHECK_FALSE(decode_offer(good + "x").ok());
   CHECK_FALSE(decode_offer(std::string(1 << 20, 'x')).ok());
   for (int32_t i = 0; i < 20'000; ++i) {
     std::string bad = good;
-    for (int32_t flips = 0; flips < 4; ++flips) bad[random() % bad.size()] = static_cast<char>(random());
+    for (int32_t flips = 0; flips < 4; ++flips)
+      bad[random() % bad.size()] = static_cast<char>(random());
     const Result<Offer> offer = decode_offer(bad);
     if (!offer.ok()) continue;
     for (const PoolGeometry& pool : offer->pools) CHECK_GT(pool.page_bytes, 0);

@@ -1,18 +1,19 @@
 // Two processes: what D hears, and keeps, when the process that has its pages mapped is killed.
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "kvtransfer/test_rig.h"
 #include "kvtransfer/unix_socket.h"
-#include "tests/doctest.h"
 
-#include <sys/socket.h>
+#include "tests/doctest.h"
 
 namespace baton {
 namespace {
 
 constexpr LinkId kLink = 3;
 
-// The pushing process: attaches with the offer that it reads, pushes page 1 of group 0 into page 2, says so and waits to be killed.
+// The pushing process: attaches with the offer that it reads, pushes page 1 of group 0 into page 2,
+// says so and waits to be killed.
 [[noreturn]] void push_and_wait(int socket) {
   std::string blob(4096, '\0');
   blob.resize(static_cast<size_t>(std::max<ssize_t>(read(socket, blob.data(), blob.size()), 0)));
@@ -32,7 +33,9 @@ constexpr LinkId kLink = 3;
 
 }  // namespace
 
-TEST_CASE("a killed peer is proven dead, also after the link was forgotten, and its pages stay as they were") {
+TEST_CASE(
+    "a killed peer is proven dead, also after the link was forgotten, and its pages stay as they "
+    "were") {
   for (const bool forget_first : {false, true}) {
     CAPTURE(forget_first);
     int sockets[2];

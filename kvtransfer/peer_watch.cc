@@ -10,7 +10,8 @@
 namespace baton {
 namespace {
 
-// The PID that a pidfd stands for as seen from here (0: another PID namespace; -1: ended), nothing if it is no pidfd. proc(5), fdinfo.
+// The PID that a pidfd stands for as seen from here (0: another PID namespace; -1: ended), nothing
+// if it is no pidfd. proc(5), fdinfo.
 std::optional<int32_t> pid_of(int pidfd) {
   std::ifstream info("/proc/self/fdinfo/" + std::to_string(pidfd));
   for (std::string key; info >> key;) {
@@ -32,10 +33,11 @@ Status PeerWatch::add(LinkId link, ScopedFd pidfd, int32_t peer_pid) {
   const std::optional<int32_t> pid = pid_of(pidfd.get());
   if (!pid) return invalid_argument("hello: got a descriptor that is no pidfd");
   if (*pid > 0 && peer_pid > 0 && *pid != peer_pid) {
-    return invalid_argument("hello: got the pidfd of process " + std::to_string(*pid) + ", want that of " +
-                            std::to_string(peer_pid));
+    return invalid_argument("hello: got the pidfd of process " + std::to_string(*pid) +
+                            ", want that of " + std::to_string(peer_pid));
   }
-  // A living process keeps its PID: the same number means the same process, and one descriptor is enough for all its links.
+  // A living process keeps its PID: the same number means the same process, and one descriptor is
+  // enough for all its links.
   for (auto& [id, process] : processes_) {
     if (*pid > 0 && process.pid == *pid && !has_ended(process.pidfd.get())) {
       process.links.push_back(link);

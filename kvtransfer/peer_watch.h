@@ -1,5 +1,6 @@
-// Proof of death on one host (PROTOCOL.md rule 5): holds the pidfds that mapping peers have sent and reports the links of a process once
-// it has ended, by which time the kernel has taken its mappings away. Handoff thread only.
+// Proof of death on one host (PROTOCOL.md rule 5): holds the pidfds that mapping peers have sent
+// and reports the links of a process once it has ended, by which time the kernel has taken its
+// mappings away. Handoff thread only.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,9 @@ class PeerWatch {
 
   PeerWatch(PollLoop& loop, OnDead on_dead) : loop_(loop), on_dead_(std::move(on_dead)) {}
 
-  // Watches the process behind `pidfd` for `link`, until it is dead, also when the link is gone. `peer_pid`: what the kernel says of the
-  // socket's other end (0: in a PID namespace that we do not see). Refuses what is no pidfd, or another process's.
+  // Watches the process behind `pidfd` for `link`, until it is dead, also when the link is gone.
+  // `peer_pid`: what the kernel says of the socket's other end (0: in a PID namespace that we do
+  // not see). Refuses what is no pidfd, or another process's.
   Status add(LinkId link, ScopedFd pidfd, int32_t peer_pid);
 
  private:

@@ -36,7 +36,8 @@ void PollLoop::Watch::set_events(uint32_t epoll_events) {
   CHECK_EQ(epoll_ctl(loop_->epoll_.get(), EPOLL_CTL_MOD, entry.fd, &event), 0) << strerror(errno);
 }
 
-PollLoop::PollLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+PollLoop::PollLoop()
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = 0}};
   if (!epoll_.valid() || !wake_.valid() ||
       epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) != 0) {
@@ -47,7 +48,8 @@ PollLoop::PollLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EF
 PollLoop::Watch PollLoop::watch(int fd, uint32_t epoll_events, Handler handler) {
   const uint64_t id = next_id_++;
   epoll_event event{.events = epoll_events, .data = {.u64 = id}};
-  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), 0) << "fd " << fd << ": " << strerror(errno);
+  CHECK_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), 0)
+      << "fd " << fd << ": " << strerror(errno);
   entries_[id] = {fd, epoll_events, std::make_shared<Handler>(std::move(handler))};
   return {this, id};
 }

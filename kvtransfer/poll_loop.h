@@ -1,5 +1,5 @@
-// The handoff thread's sleep: file descriptors, timers and wake-ups from other threads in one epoll loop that never spins.
-// Everything but wake() belongs to the thread that calls poll().
+// The handoff thread's sleep: file descriptors, timers and wake-ups from other threads in one epoll
+// loop that never spins. Everything but wake() belongs to the thread that calls poll().
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ class PollLoop {
  public:
   using Handler = std::function<void(uint32_t epoll_events)>;
 
-  // Stops watching (a timer: never fires) when destroyed. Destroy it before the descriptor is closed, and before the loop.
-  // A handler may destroy its own Watch.
+  // Stops watching (a timer: never fires) when destroyed. Destroy it before the descriptor is
+  // closed, and before the loop. A handler may destroy its own Watch.
   class Watch {
    public:
     Watch() = default;
@@ -39,7 +39,8 @@ class PollLoop {
   // Level-triggered. `fd` is borrowed.
   [[nodiscard]] Watch watch(int fd, uint32_t epoll_events, Handler handler);
   [[nodiscard]] Watch after_ms(int64_t delay_ms, std::function<void()> handler);  // once
-  // Asked at the start of every poll() for libraries with a wake-up descriptor of their own rules; false: do not sleep now.
+  // Asked at the start of every poll() for libraries with a wake-up descriptor of their own rules;
+  // false: do not sleep now.
   [[nodiscard]] Watch before_sleep(std::function<bool()> hook);
 
   // Runs the handlers of what is ready; `wait`: sleeps until something is, or until wake().

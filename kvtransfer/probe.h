@@ -1,4 +1,5 @@
-// The measurement at attach: how much is moved through scratch memory that is no page, and how it is reckoned.
+// The measurement at attach: how much is moved through scratch memory that is no page, and how it
+// is reckoned.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,8 @@ inline constexpr int32_t kProbePings = 5;               // the fastest counts
 class Stopwatch {
  public:
   double elapsed_us() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_).count();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
+        .count();
   }
 
  private:

@@ -7,7 +7,8 @@
 namespace baton {
 namespace {
 
-// Of one pump() and link: about a millisecond of memcpy, so that commands and sockets are served in between.
+// Of one pump() and link: about a millisecond of memcpy, so that commands and sockets are served in
+// between.
 constexpr int64_t kPumpBytesMax = 8 << 20;
 
 }  // namespace
@@ -70,14 +71,16 @@ bool Pusher::try_transports(LinkId id, Link& link) {
       note_failure(link, name, "not offered by the peer");
       continue;
     }
-    Result<std::unique_ptr<Route>> route = transport.connect(id, link.offer, endpoint->address, *this);
+    Result<std::unique_ptr<Route>> route =
+        transport.connect(id, link.offer, endpoint->address, *this);
     if (route.ok()) {
       link.route = std::move(*route);
       return true;
     }
     note_failure(link, name, route.status().message());
   }
-  if (link.failures.empty()) link.failures = "no transport in common: kvtransfer.require is " + config_.require;
+  if (link.failures.empty())
+    link.failures = "no transport in common: kvtransfer.require is " + config_.require;
   return false;
 }
 
@@ -85,8 +88,9 @@ void Pusher::check_measurement(Link& link, LinkId id) {
   const Measurement measured = *std::exchange(link.measured, std::nullopt);
   const std::string name = transports_[link.transport]->name();
   if (measured.gbps < config_.min_gbps) {
-    link.broken = unavailable("measured " + std::to_string(measured.gbps) + " GB/s, want at least " +
-                              std::to_string(config_.min_gbps) + " (kvtransfer.min_gbps)");
+    link.broken =
+        unavailable("measured " + std::to_string(measured.gbps) + " GB/s, want at least " +
+                    std::to_string(config_.min_gbps) + " (kvtransfer.min_gbps)");
     return;
   }
   link.attached = true;
@@ -163,14 +167,16 @@ void Pusher::abort(TransferId id) {
 
 void Pusher::push_pages(const std::vector<PushPage>& pages) {
   for (const PushPage& page : pages) {
-    CHECK(page.group >= 0 && page.group < static_cast<int32_t>(pools_.size())) << "group " << page.group;
+    CHECK(page.group >= 0 && page.group < static_cast<int32_t>(pools_.size()))
+        << "group " << page.group;
     add_slice(page, 0, pools_[page.group]->page_bytes());
   }
 }
 
 void Pusher::push_layer(const std::vector<PushPage>& pages, int32_t layer) {
   for (const PushPage& page : pages) {
-    CHECK(page.group >= 0 && page.group < static_cast<int32_t>(pools_.size())) << "group " << page.group;
+    CHECK(page.group >= 0 && page.group < static_cast<int32_t>(pools_.size()))
+        << "group " << page.group;
     const KvGroup& group = layout_.groups[page.group];
     const auto it = std::lower_bound(group.layers.begin(), group.layers.end(), layer);
     if (it == group.layers.end() || *it != layer) continue;
@@ -219,7 +225,8 @@ bool Pusher::start_copies(Link& link) {
     if (transfer == nullptr) continue;
     --transfer->waiting;
     if (transfer->ending()) continue;
-    // A stopped process may come back here long after D has given the grant away: read the clock before every copy.
+    // A stopped process may come back here long after D has given the grant away: read the clock
+    // before every copy.
     if (link.lease->load() <= clock_.now_us()) {
       transfer->error = "the lease ran out";
       continue;
@@ -234,7 +241,8 @@ bool Pusher::start_copies(Link& link) {
 void Pusher::settle_transfers() {
   for (auto it = transfers_.begin(); it != transfers_.end();) {
     const auto& [id, transfer] = *it;
-    const bool done = transfer.last_step && written_step_ >= *transfer.last_step && transfer.waiting == 0;
+    const bool done =
+        transfer.last_step && written_step_ >= *transfer.last_step && transfer.waiting == 0;
     if (transfer.in_flight > 0 || !(done || transfer.ending())) {
       ++it;
       continue;
@@ -256,7 +264,8 @@ void Pusher::route_ready(LinkId id, const Measurement& measurement) {
 
 void Pusher::slice_done(LinkId, TransferId id) {
   Transfer* transfer = find(id);
-  CHECK(transfer != nullptr && transfer->in_flight > 0) << "transfer " << id << ": a copy that was not in flight";
+  CHECK(transfer != nullptr && transfer->in_flight > 0)
+      << "transfer " << id << ": a copy that was not in flight";
   --transfer->in_flight;
 }
 
@@ -267,7 +276,8 @@ void Pusher::slice_refused(LinkId link, TransferId id, const std::string& reason
 }
 
 void Pusher::route_broken(LinkId id, const Status& reason) {
-  if (const auto it = links_.find(id); it != links_.end() && !it->second.broken) it->second.broken = reason;
+  if (const auto it = links_.find(id); it != links_.end() && !it->second.broken)
+    it->second.broken = reason;
 }
 
 }  // namespace baton

@@ -1,5 +1,6 @@
-// P's side of the handoff as one state machine: links being attached, transfers, slices waiting and in flight. No thread, no clock
-// of its own: the handoff thread (mover.cc) and the simulator (loopback.cc) drive the same class. One owner thread.
+// P's side of the handoff as one state machine: links being attached, transfers, slices waiting and
+// in flight. No thread, no clock of its own: the handoff thread (mover.cc) and the simulator
+// (loopback.cc) drive the same class. One owner thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace baton {
 
-// A transfer ends by exactly one event: kDone, kFailed or kAborted; what comes for it afterwards is ignored.
+// A transfer ends by exactly one event: kDone, kFailed or kAborted; what comes for it afterwards is
+// ignored.
 class Pusher final : public RouteOwner {
  public:
   using Report = std::function<void(MoverEvent)>;
@@ -37,7 +39,8 @@ class Pusher final : public RouteOwner {
   // All layers of this step and of every earlier one have been given to push_layer.
   void step_written(uint64_t step) { written_step_ = step; }
 
-  // Starts copies where there is room, for a bounded number of bytes, and reports what has ended. True: call again soon.
+  // Starts copies where there is room, for a bounded number of bytes, and reports what has ended.
+  // True: call again soon.
   bool pump();
 
   // RouteOwner
@@ -61,7 +64,7 @@ class Pusher final : public RouteOwner {
     Offer offer;
     Lease lease;
     std::unique_ptr<Route> route;
-    size_t transport = 0;     // index of the one being tried, or in use
+    size_t transport = 0;  // index of the one being tried, or in use
     bool attached = false;
     std::optional<Measurement> measured;  // route_ready has come, pump() has not seen it yet
     std::optional<Status> broken;         // route_broken likewise

@@ -24,7 +24,8 @@ constexpr size_t kConnectionsMax = 4096;
 constexpr size_t kAddressesMax = 8;
 
 [[noreturn]] void refuse(const std::string& host, const std::string& why) {
-  throw ConfigError("kvtransfer: tcp: cannot listen on " + (host.empty() ? "any address" : host) + ": " + why);
+  throw ConfigError("kvtransfer: tcp: cannot listen on " + (host.empty() ? "any address" : host) +
+                    ": " + why);
 }
 
 SocketAddress resolve(const std::string& host) {
@@ -60,7 +61,8 @@ bool is_any(const sockaddr_storage& storage) {
   return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr) != 0;
 }
 
-// The addresses of this machine that others can reach, for a listener on all of them; loopback where there is no other.
+// The addresses of this machine that others can reach, for a listener on all of them; loopback
+// where there is no other.
 std::vector<SocketAddress> own_addresses(int family) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return {};
@@ -75,7 +77,8 @@ std::vector<SocketAddress> own_addresses(int family) {
     address.bytes = v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&address.storage, it->ifa_addr, address.bytes);
     // Link-local addresses mean nothing without the reader's interface.
-    if (!v4 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<sockaddr_in6&>(address.storage).sin6_addr)) continue;
+    if (!v4 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<sockaddr_in6&>(address.storage).sin6_addr))
+      continue;
     ((it->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : addresses).push_back(address);
   }
   if (addresses.empty()) return loopback;
@@ -86,7 +89,8 @@ std::vector<SocketAddress> own_addresses(int family) {
 std::string reachable_at(const ScopedFd& listener) {
   SocketAddress bound;
   bound.bytes = sizeof(bound.storage);
-  CHECK_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes), 0);
+  CHECK_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes),
+           0);
   if (!is_any(bound.storage)) return bound.to_string();
   std::string text;
   for (SocketAddress address : own_addresses(bound.storage.ss_family)) {
@@ -99,19 +103,22 @@ std::string reachable_at(const ScopedFd& listener) {
 }  // namespace
 
 Result<SocketAddress> SocketAddress::parse(const std::string& text) {
-  const Status bad = invalid_argument("address: got \"" + text.substr(0, 64) + "\", want a numeric host:port");
+  const Status bad =
+      invalid_argument("address: got \"" + text.substr(0, 64) + "\", want a numeric host:port");
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad;
   const bool v6 = text[0] == '[' && text[colon - 1] == ']';
   const std::string host = v6 ? text.substr(1, colon - 2) : text.substr(0, colon);
   uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
+  const auto [end, error] =
+      std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
   if (error != std::errc() || end != text.data() + text.size() || port == 0) return bad;
   SocketAddress address;
   address.storage.ss_family = v6 ? AF_INET6 : AF_INET;
   address.bytes = v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  void* const to = v6 ? static_cast<void*>(&reinterpret_cast<sockaddr_in6&>(address.storage).sin6_addr)
-                      : &reinterpret_cast<sockaddr_in&>(address.storage).sin_addr;
+  void* const to =
+      v6 ? static_cast<void*>(&reinterpret_cast<sockaddr_in6&>(address.storage).sin6_addr)
+         : &reinterpret_cast<sockaddr_in&>(address.storage).sin_addr;
   if (inet_pton(address.storage.ss_family, host.c_str(), to) != 1) return bad;
   port_of(address.storage) = htons(port);
   return address;
@@ -120,10 +127,11 @@ Result<SocketAddress> SocketAddress::parse(const std::string& text) {
 std::string SocketAddress::to_string() const {
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
-  const int rc = getnameinfo(reinterpret_cast<const sockaddr*>(&storage), bytes, host, sizeof(host), port, sizeof(port),
-                             NI_NUMERICHOST | NI_NUMERICSERV);
+  const int rc = getnameinfo(reinterpret_cast<const sockaddr*>(&storage), bytes, host, sizeof(host),
+                             port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
   CHECK_EQ(rc, 0) << gai_strerror(rc);
-  return storage.ss_family == AF_INET6 ? std::string("[") + host + "]:" + port : std::string(host) + ":" + port;
+  return storage.ss_family == AF_INET6 ? std::string("[") + host + "]:" + port
+                                       : std::string(host) + ":" + port;
 }
 
 TcpTransport::TcpTransport(const TransportContext& context)
@@ -135,7 +143,9 @@ TcpTransport::TcpTransport(const TransportContext& context)
 TcpTransport::~TcpTransport() = default;
 
 void TcpTransport::forget(LinkId link) {
-  std::erase_if(receivers_, [link](const auto& entry) { return entry.second->welcomed() && entry.second->link() == link; });
+  std::erase_if(receivers_, [link](const auto& entry) {
+    return entry.second->welcomed() && entry.second->link() == link;
+  });
 }
 
 void TcpTransport::on_accept() {
@@ -145,8 +155,9 @@ void TcpTransport::on_accept() {
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const uint64_t id = next_id_++;
   auto receiver = std::make_unique<TcpReceiver>(context_, std::move(socket));
-  receiver->watch(context_.loop.watch(receiver->fd(), EPOLLIN, [this, id](uint32_t) { serve(id); }),
-                  context_.loop.after_ms(context_.attach_timeout_ms, [this, id] { receivers_.erase(id); }));
+  receiver->watch(
+      context_.loop.watch(receiver->fd(), EPOLLIN, [this, id](uint32_t) { serve(id); }),
+      context_.loop.after_ms(context_.attach_timeout_ms, [this, id] { receivers_.erase(id); }));
   receivers_[id] = std::move(receiver);
 }
 
@@ -155,7 +166,8 @@ void TcpTransport::serve(uint64_t id) {
   if (it != receivers_.end() && !it->second->on_ready().ok()) receivers_.erase(it);
 }
 
-Result<std::unique_ptr<Route>> TcpTransport::connect(LinkId link, const Offer& offer, const std::string& address,
+Result<std::unique_ptr<Route>> TcpTransport::connect(LinkId link, const Offer& offer,
+                                                     const std::string& address,
                                                      RouteOwner& owner) {
   std::vector<SocketAddress> addresses;
   std::istringstream list(address);
@@ -166,7 +178,8 @@ Result<std::unique_ptr<Route>> TcpTransport::connect(LinkId link, const Offer& o
     if (addresses.size() == kAddressesMax) break;
   }
   if (addresses.empty()) return invalid_argument("tcp: the peer offers no address");
-  return std::unique_ptr<Route>(std::make_unique<TcpRoute>(context_, link, offer, std::move(addresses), owner));
+  return std::unique_ptr<Route>(
+      std::make_unique<TcpRoute>(context_, link, offer, std::move(addresses), owner));
 }
 
 }  // namespace baton

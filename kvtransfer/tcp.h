@@ -1,10 +1,11 @@
-// Transport "tcp": slices in frames over a connection of our own; D stores them itself, only into granted pages, and acknowledges each
-// after it is stored. P's copies complete by that acknowledgement.
+// Transport "tcp": slices in frames over a connection of our own; D stores them itself, only into
+// granted pages, and acknowledges each after it is stored. P's copies complete by that
+// acknowledgement.
 //
-// P sends kHelloBytes: u32 magic, u16 version, u16 0, nonce. D answers one byte kWelcome, or closes.
-// P then sends frames (TcpFrame, then `bytes` of payload); D answers one byte a frame, in their order: kStored or kGivenUp (that grant is
-// over, the bytes were dropped). A frame that no protocol could send closes the connection. Group kProbeGroup is the measurement: stored
-// nowhere.
+// P sends kHelloBytes: u32 magic, u16 version, u16 0, nonce. D answers one byte kWelcome, or
+// closes. P then sends frames (TcpFrame, then `bytes` of payload); D answers one byte a frame, in
+// their order: kStored or kGivenUp (that grant is over, the bytes were dropped). A frame that no
+// protocol could send closes the connection. Group kProbeGroup is the measurement: stored nowhere.
 #pragma once
 
 #include <sys/socket.h>
@@ -45,7 +46,8 @@ struct SocketAddress {
 
 class TcpReceiver;
 
-// D's listener and connections, and P's connect(). Construction throws ConfigError when it cannot listen.
+// D's listener and connections, and P's connect(). Construction throws ConfigError when it cannot
+// listen.
 class TcpTransport final : public Transport {
  public:
   // Listens on context.listen_host (a name, an address, or empty for any), any port.
@@ -55,8 +57,8 @@ class TcpTransport final : public Transport {
   bool stores_ourselves() const override { return true; }
   std::string endpoint() const override { return endpoint_; }
   void forget(LinkId link) override;
-  Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer, const std::string& address,
-                                         RouteOwner& owner) override;
+  Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer,
+                                         const std::string& address, RouteOwner& owner) override;
 
  private:
   void on_accept();

@@ -79,14 +79,15 @@ Status TcpReceiver::take_hello() {
 }
 
 Status TcpReceiver::check_frame() const {
-  if (frame_.bytes <= 0) return invalid_argument("tcp: frame of " + std::to_string(frame_.bytes) + " bytes");
+  if (frame_.bytes <= 0)
+    return invalid_argument("tcp: frame of " + std::to_string(frame_.bytes) + " bytes");
   if (frame_.group == kProbeGroup) return {};
   if (frame_.group < 0 || frame_.group >= static_cast<int32_t>(context_.pools.size())) {
     return invalid_argument("tcp: frame for kv_group " + std::to_string(frame_.group));
   }
   const PagePool& pool = *context_.pools[frame_.group];
-  if (frame_.page < 0 || frame_.page >= pool.num_pages() || frame_.offset < 0 || frame_.offset > pool.page_bytes() ||
-      frame_.bytes > pool.page_bytes() - frame_.offset) {
+  if (frame_.page < 0 || frame_.page >= pool.num_pages() || frame_.offset < 0 ||
+      frame_.offset > pool.page_bytes() || frame_.bytes > pool.page_bytes() - frame_.offset) {
     return invalid_argument("tcp: frame outside the pool");
   }
   return {};
@@ -97,7 +98,8 @@ Result<int64_t> TcpReceiver::read_payload() {
   Result<int64_t> got = int64_t{0};
   bool drop = frame_.group == kProbeGroup || given_up_;
   if (!drop) {
-    std::byte* const to = context_.pools[frame_.group]->page(frame_.page) + frame_.offset + payload_bytes_;
+    std::byte* const to =
+        context_.pools[frame_.group]->page(frame_.page) + frame_.offset + payload_bytes_;
     const GrantBoard::Verdict verdict = context_.grants.store_if_allowed(
         link_, frame_.slot_gen, frame_.group, frame_.page, [&] { got = read_some(to, want); });
     if (verdict == GrantBoard::Verdict::kForbidden) {

@@ -1,5 +1,5 @@
-// D's side of one tcp data connection: reads frames straight into granted pages. Handoff thread only; the grant board's lock is what
-// the loop's thread waits for in disallow().
+// D's side of one tcp data connection: reads frames straight into granted pages. Handoff thread
+// only; the grant board's lock is what the loop's thread waits for in disallow().
 #pragma once
 
 #include <array>
@@ -11,7 +11,8 @@ namespace baton {
 
 class TcpReceiver {
  public:
-  TcpReceiver(const TransportContext& context, ScopedFd socket) : context_(context), socket_(std::move(socket)) {}
+  TcpReceiver(const TransportContext& context, ScopedFd socket)
+      : context_(context), socket_(std::move(socket)) {}
 
   void watch(PollLoop::Watch watch, PollLoop::Watch hello_timeout);
   // Not ok: the connection is over, destroy the receiver.
@@ -36,7 +37,7 @@ class TcpReceiver {
   LinkId link_ = 0;
   std::array<char, sizeof(TcpFrame)> header_{};
   static_assert(sizeof(TcpFrame) >= kHelloBytes);
-  int64_t header_bytes_ = 0;   // read so far of the hello or frame header
+  int64_t header_bytes_ = 0;  // read so far of the hello or frame header
   bool in_payload_ = false;
   TcpFrame frame_;
   int64_t payload_bytes_ = 0;  // read so far

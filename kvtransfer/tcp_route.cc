@@ -33,11 +33,14 @@ TcpRoute::TcpRoute(const TransportContext& context, LinkId link, const Offer& of
 }
 
 bool TcpRoute::has_room() const {
-  return state_ == State::kReady && frames_.size() < kWindowFrames && unsent_bytes_ < kWindowUnsentBytes;
+  return state_ == State::kReady && frames_.size() < kWindowFrames &&
+         unsent_bytes_ < kWindowUnsentBytes;
 }
 
 bool TcpRoute::start(const Slice& slice) {
-  add({{slice.slot_gen, slice.offset, slice.bytes, slice.group, slice.dst_page}, slice.src, slice.transfer});
+  add({{slice.slot_gen, slice.offset, slice.bytes, slice.group, slice.dst_page},
+       slice.src,
+       slice.transfer});
   return false;
 }
 
@@ -51,14 +54,18 @@ void TcpRoute::add(const Outgoing& outgoing) {
 
 // Each address has the attach timeout; an address that fails at once costs nothing.
 void TcpRoute::try_next_address() {
-  const auto again = [this] { addresses_.empty() ? fail(unavailable("cannot connect")) : try_next_address(); };
+  const auto again = [this] {
+    addresses_.empty() ? fail(unavailable("cannot connect")) : try_next_address();
+  };
   watch_.reset();
   const SocketAddress address = addresses_.front();
   addresses_.erase(addresses_.begin());
   const auto* target = reinterpret_cast<const sockaddr*>(&address.storage);
   socket_ = ScopedFd(socket(target->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (socket_.valid() && (::connect(socket_.get(), target, address.bytes) == 0 || errno == EINPROGRESS)) {
-    watch_ = context_.loop.watch(socket_.get(), EPOLLOUT, [this](uint32_t events) { on_ready(events); });
+  if (socket_.valid() &&
+      (::connect(socket_.get(), target, address.bytes) == 0 || errno == EINPROGRESS)) {
+    watch_ =
+        context_.loop.watch(socket_.get(), EPOLLOUT, [this](uint32_t events) { on_ready(events); });
     timeout_ = context_.loop.after_ms(context_.attach_timeout_ms, again);
   } else {
     timeout_ = context_.loop.after_ms(0, again);  // not from inside Transport::connect
@@ -76,7 +83,8 @@ Status TcpRoute::send_hello() {
   const std::string bytes = hello.take();
   // A fresh socket takes these few bytes whole.
   const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(bytes.size())) return unavailable(std::string("hello: ") + strerror(errno));
+  if (sent != static_cast<ssize_t>(bytes.size()))
+    return unavailable(std::string("hello: ") + strerror(errno));
   state_ = State::kHello;
   watch_.set_events(EPOLLIN);
   return {};
@@ -151,7 +159,8 @@ Status TcpRoute::read_answers() {
   std::array<uint8_t, 256> answers;
   const ssize_t got = recv(socket_.get(), answers.data(), answers.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-  if (got <= 0) return unavailable(got == 0 ? "the peer has closed the connection" : strerror(errno));
+  if (got <= 0)
+    return unavailable(got == 0 ? "the peer has closed the connection" : strerror(errno));
   for (ssize_t i = 0; i < got; ++i) {
     const Status status = take_answer(static_cast<TcpAnswer>(answers[i]));
     if (!status.ok()) return status;
@@ -161,7 +170,8 @@ Status TcpRoute::read_answers() {
 
 Status TcpRoute::take_answer(TcpAnswer answer) {
   if (state_ == State::kHello) {
-    if (answer != TcpAnswer::kWelcome) return invalid_argument("tcp: unexpected answer to the hello");
+    if (answer != TcpAnswer::kWelcome)
+      return invalid_argument("tcp: unexpected answer to the hello");
     state_ = State::kPinging;
     send_probe(1, 1);
     return {};
@@ -185,7 +195,8 @@ Status TcpRoute::take_answer(TcpAnswer answer) {
 
 void TcpRoute::send_probe(int64_t bytes, int32_t count) {
   stopwatch_ = {};
-  for (int32_t i = 0; i < count; ++i) add({{.bytes = bytes, .group = kProbeGroup}, probe_.data(), 0});
+  for (int32_t i = 0; i < count; ++i)
+    add({{.bytes = bytes, .group = kProbeGroup}, probe_.data(), 0});
 }
 
 void TcpRoute::take_probe_answer() {

@@ -1,4 +1,5 @@
-// P's side of one tcp data connection: a bounded window of frames, completed in order by D's answers. Handoff thread only.
+// P's side of one tcp data connection: a bounded window of frames, completed in order by D's
+// answers. Handoff thread only.
 #pragma once
 
 #include <deque>
@@ -12,8 +13,8 @@ namespace baton {
 
 class TcpRoute final : public Route {
  public:
-  TcpRoute(const TransportContext& context, LinkId link, const Offer& offer, std::vector<SocketAddress> addresses,
-           RouteOwner& owner);
+  TcpRoute(const TransportContext& context, LinkId link, const Offer& offer,
+           std::vector<SocketAddress> addresses, RouteOwner& owner);
   bool has_room() const override;
   bool start(const Slice& slice) override;
 

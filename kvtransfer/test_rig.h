@@ -1,4 +1,5 @@
-// What the tests of this folder share: a small layout of two kv_groups, pools with known bytes, a log of events that can be waited for.
+// What the tests of this folder share: a small layout of two kv_groups, pools with known bytes, a
+// log of events that can be waited for.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +53,8 @@ struct TestPools {
 inline bool same_page(const TestPools& a, const TestPools& b, const PushPage& page) {
   const PagePool& from = *a.borrowed[page.group];
   const PagePool& to = *b.borrowed[page.group];
-  return std::memcmp(from.page(page.src_page), to.page(page.dst_page), static_cast<size_t>(from.page_bytes())) == 0;
+  return std::memcmp(from.page(page.src_page), to.page(page.dst_page),
+                     static_cast<size_t>(from.page_bytes())) == 0;
 }
 
 // Thread-safe sink.
@@ -65,7 +67,8 @@ class EventLog {
     }
     added_.notify_all();
   }
-  // The next event of that kind, taken out; waits up to 10 s. Kind kAttachFailed with error "timeout" if none comes.
+  // The next event of that kind, taken out; waits up to 10 s. Kind kAttachFailed with error
+  // "timeout" if none comes.
   MoverEvent wait(MoverEvent::Kind kind) {
     return wait_if([kind](const MoverEvent& event) { return event.kind == kind; });
   }
@@ -107,7 +110,8 @@ inline std::shared_ptr<std::atomic<int64_t>> long_lease() {
 // One worker's end.
 struct TestEnd {
   explicit TestEnd(const KvTransferConfig& config, const Clock& clock)
-      : mover(make_page_mover(config, pools.layout, pools.borrowed, "127.0.0.1", clock, log.sink())) {}
+      : mover(make_page_mover(config, pools.layout, pools.borrowed, "127.0.0.1", clock,
+                              log.sink())) {}
   TestPools pools;
   EventLog log;
   std::unique_ptr<PageMover> mover;

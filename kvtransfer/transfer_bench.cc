@@ -1,5 +1,6 @@
-// What a handoff costs: GB/s and microseconds by transport, page and slice size, next to memcpy measured in the same run. Two movers in
-// one process, each with its own handoff thread; the pages' memory is touched before anything is timed.
+// What a handoff costs: GB/s and microseconds by transport, page and slice size, next to memcpy
+// measured in the same run. Two movers in one process, each with its own handoff thread; the pages'
+// memory is touched before anything is timed.
 //
 //   transfer_bench [--transports mapped,ucx,tcp] [--mib 256]
 #include <sys/utsname.h>
@@ -24,7 +25,9 @@ constexpr uint64_t kGrant = 1;
 constexpr int32_t kSinglePages = 200;  // for the median
 
 KvLayout layout_of(int64_t slice_bytes) {
-  KvGroup group{.num_kv_heads = 2, .head_dim = static_cast<int32_t>(slice_bytes / (2 * 2 * 16 * 4)), .page_tokens = 16};
+  KvGroup group{.num_kv_heads = 2,
+                .head_dim = static_cast<int32_t>(slice_bytes / (2 * 2 * 16 * 4)),
+                .page_tokens = 16};
   for (int32_t layer = 0; layer < kLayers; ++layer) group.layers.push_back(layer);
   return {{group}};
 }
@@ -33,16 +36,17 @@ struct End {
   End(const KvTransferConfig& config, const KvLayout& layout, int32_t pages, const Clock& clock)
       : pool(layout.groups[0], pages, 64 << 20) {
     std::memset(pool.base(), 1, static_cast<size_t>(pages * pool.page_bytes()));
-    mover = make_page_mover(config, layout, {&pool}, "127.0.0.1", clock, [this](MoverEvent event) {
-      (void)events.try_push(std::move(event));
-    });
+    mover = make_page_mover(config, layout, {&pool}, "127.0.0.1", clock,
+                            [this](MoverEvent event) { (void)events.try_push(std::move(event)); });
   }
   MoverEvent wait(MoverEvent::Kind kind) {
     for (;;) {
       std::optional<MoverEvent> event = events.pop();
       if (event->kind == kind) return *event;
       std::fprintf(stderr, "unexpected event: %s\n", event->error.c_str());
-      if (event->kind == MoverEvent::Kind::kFailed || event->kind == MoverEvent::Kind::kAttachFailed) std::exit(1);
+      if (event->kind == MoverEvent::Kind::kFailed ||
+          event->kind == MoverEvent::Kind::kAttachFailed)
+        std::exit(1);
     }
   }
   PagePool pool;
@@ -70,7 +74,8 @@ class Run {
     const TransferId transfer = next_transfer_++;
     StepInput step;
     step.step = transfer;
-    for (int32_t i = 0; i < count; ++i) step.pushes.push_back({transfer, 0, first + i, pages_ - 1 - first - i});
+    for (int32_t i = 0; i < count; ++i)
+      step.pushes.push_back({transfer, 0, first + i, pages_ - 1 - first - i});
     const Stopwatch stopwatch;
     p_.mover->begin(transfer, kLink, kGrant);
     if (by_layer) {
@@ -86,21 +91,24 @@ class Run {
   void report(const std::string& transport, bool by_layer) {
     push(0, pages_, by_layer);
     double best_us = 1e18;
-    for (int32_t round = 0; round < 3; ++round) best_us = std::min(best_us, push(0, pages_, by_layer));
+    for (int32_t round = 0; round < 3; ++round)
+      best_us = std::min(best_us, push(0, pages_, by_layer));
     std::vector<double> single_us;
     for (int32_t i = 0; i < kSinglePages; ++i) single_us.push_back(push(i % pages_, 1, by_layer));
     std::nth_element(single_us.begin(), single_us.begin() + kSinglePages / 2, single_us.end());
     const int64_t page_bytes = p_.pool.page_bytes();
-    std::printf("%-9s %9ld %9ld %9.2f %12.1f   %.2f GB/s, %.1f us at attach\n", transport.c_str(), page_bytes >> 10,
-                (by_layer ? page_bytes / kLayers : page_bytes) >> 10, gbps_of(pages_ * page_bytes, best_us),
-                single_us[kSinglePages / 2], attached_.gbps, attached_.latency_us);
+    std::printf("%-9s %9ld %9ld %9.2f %12.1f   %.2f GB/s, %.1f us at attach\n", transport.c_str(),
+                page_bytes >> 10, (by_layer ? page_bytes / kLayers : page_bytes) >> 10,
+                gbps_of(pages_ * page_bytes, best_us), single_us[kSinglePages / 2], attached_.gbps,
+                attached_.latency_us);
     std::fflush(stdout);
   }
 
   void report_memcpy() {
     const int64_t page_bytes = p_.pool.page_bytes();
     const auto copy = [&](int32_t page) {
-      std::memcpy(d_.pool.page(pages_ - 1 - page), p_.pool.page(page), static_cast<size_t>(page_bytes));
+      std::memcpy(d_.pool.page(pages_ - 1 - page), p_.pool.page(page),
+                  static_cast<size_t>(page_bytes));
     };
     double best_us = 1e18;
     for (int32_t round = 0; round < 4; ++round) {
@@ -110,8 +118,8 @@ class Run {
     }
     const Stopwatch stopwatch;
     for (int32_t i = 0; i < kSinglePages; ++i) copy(i % pages_);
-    std::printf("%-9s %9ld %9s %9.2f %12.1f\n", "memcpy", page_bytes >> 10, "", gbps_of(pages_ * page_bytes, best_us),
-                stopwatch.elapsed_us() / kSinglePages);
+    std::printf("%-9s %9ld %9s %9.2f %12.1f\n", "memcpy", page_bytes >> 10, "",
+                gbps_of(pages_ * page_bytes, best_us), stopwatch.elapsed_us() / kSinglePages);
   }
 
  private:
@@ -135,7 +143,8 @@ void print_machine() {
   std::ifstream loads("/proc/loadavg");
   std::string load;
   loads >> load;
-  std::printf("%s, %u cores, Linux %s, load %s\n", model.c_str(), std::thread::hardware_concurrency(), name.release, load.c_str());
+  std::printf("%s, %u cores, Linux %s, load %s\n", model.c_str(),
+              std::thread::hardware_concurrency(), name.release, load.c_str());
 }
 
 }  // namespace

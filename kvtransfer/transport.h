@@ -1,5 +1,6 @@
-// One way for bytes to reach a peer's pages (mapped, ucx, tcp, loopback). A Transport serves D's side and makes P's routes.
-// All of it belongs to the handoff thread, but for construction and endpoint().
+// One way for bytes to reach a peer's pages (mapped, ucx, tcp, loopback). A Transport serves D's
+// side and makes P's routes. All of it belongs to the handoff thread, but for construction and
+// endpoint().
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@
 
 namespace baton {
 
-// A contiguous part of a page: one layer's K and V, or the whole page. Checked against both pools before a route sees it.
+// A contiguous part of a page: one layer's K and V, or the whole page. Checked against both pools
+// before a route sees it.
 struct Slice {
   TransferId transfer = 0;
   uint64_t slot_gen = 0;
@@ -35,7 +37,8 @@ struct Measurement {
   double latency_us = 0;  // of a few bytes, until the sender knows that they have arrived
 };
 
-// What a route tells P's state machine. Called from poll handlers and from inside Route::start, never from inside Transport::connect.
+// What a route tells P's state machine. Called from poll handlers and from inside Route::start,
+// never from inside Transport::connect.
 class RouteOwner {
  public:
   virtual ~RouteOwner() = default;
@@ -43,16 +46,19 @@ class RouteOwner {
   virtual void slice_done(LinkId link, TransferId transfer) = 0;
   // The peer did not store it: the transfer's grant is over.
   virtual void slice_refused(LinkId link, TransferId transfer, const std::string& reason) = 0;
-  // It could not connect, or the connection is lost: no copy over it is in flight, none will complete.
+  // It could not connect, or the connection is lost: no copy over it is in flight, none will
+  // complete.
   virtual void route_broken(LinkId link, const Status& reason) = 0;
 };
 
-// P's side of one link. Its destructor ends every copy: afterwards no page of ours is read, and mappings are gone.
+// P's side of one link. Its destructor ends every copy: afterwards no page of ours is read, and
+// mappings are gone.
 class Route {
  public:
   virtual ~Route() = default;
   virtual bool has_room() const = 0;  // false also before route_ready and after route_broken
-  // Starts a copy. True: it is complete already. False: slice_done or slice_refused follows. REQUIRES: has_room().
+  // Starts a copy. True: it is complete already. False: slice_done or slice_refused follows.
+  // REQUIRES: has_room().
   virtual bool start(const Slice& slice) = 0;
 };
 
@@ -71,15 +77,17 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual const char* name() const = 0;
-  // D: we store what the peer sends, so a closed connection proves that nothing more will be stored.
+  // D: we store what the peer sends, so a closed connection proves that nothing more will be
+  // stored.
   virtual bool stores_ourselves() const = 0;
   // D: where we are reached; the same for every peer. Any thread.
   virtual std::string endpoint() const = 0;
   // D: closes the data connection of this link.
   virtual void forget(LinkId link) = 0;
-  // P: begins to connect to `address`, a peer's endpoint(); then route_ready or route_broken, within the attach timeout.
-  virtual Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer, const std::string& address,
-                                                 RouteOwner& owner) = 0;
+  // P: begins to connect to `address`, a peer's endpoint(); then route_ready or route_broken,
+  // within the attach timeout.
+  virtual Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer,
+                                                 const std::string& address, RouteOwner& owner) = 0;
 };
 
 }  // namespace baton

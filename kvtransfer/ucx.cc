@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kConnectionsMax = 1024;
 constexpr int32_t kProgressTurnsMax = 256;  // between two looks at the other sockets
 
-// Shared memory reaches as far as one boot of one kernel; UCX itself would log an error about an address from elsewhere. Versions of UCX
-// promise each other nothing.
+// Shared memory reaches as far as one boot of one kernel; UCX itself would log an error about an
+// address from elsewhere. Versions of UCX promise each other nothing.
 std::string host_and_version(const UcxLibrary& ucx) {
   std::string boot_id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
@@ -37,8 +37,10 @@ UcxTransport::UcxTransport(const TransportContext& context, std::unique_ptr<UcxW
   out.put_string(host_and_version(worker_->ucx()));
   out.put_string(worker_->address());
   endpoint_ = out.take();
-  worker_->set_receiver(kUcxHello, [this](auto header, auto payload) { on_hello(header, payload); });
-  worker_->set_receiver(kUcxPiece, [this](auto header, auto payload) { on_piece(header, payload); });
+  worker_->set_receiver(kUcxHello,
+                        [this](auto header, auto payload) { on_hello(header, payload); });
+  worker_->set_receiver(kUcxPiece,
+                        [this](auto header, auto payload) { on_piece(header, payload); });
   for (const uint16_t message : {kUcxWelcome, kUcxAnswers, kUcxGoodbye}) {
     worker_->set_receiver(message, [this, message](std::string_view header, std::string_view) {
       WireReader in(header);
@@ -48,7 +50,8 @@ UcxTransport::UcxTransport(const TransportContext& context, std::unique_ptr<UcxW
       if (it != routes_.end()) it->second->on_message(message, in);
     });
   }
-  watch_ = context_.loop.watch(worker_->event_fd(), EPOLLIN, [](uint32_t) {});  // before_sleep() does the work
+  watch_ = context_.loop.watch(worker_->event_fd(), EPOLLIN,
+                               [](uint32_t) {});  // before_sleep() does the work
   sleep_hook_ = context_.loop.before_sleep([this] { return before_sleep(); });
 }
 
@@ -85,13 +88,15 @@ void UcxTransport::on_hello(std::string_view header, std::string_view payload) {
 
 void UcxTransport::welcome(const Hello& hello) {
   // One connection a link: a second hello would be somebody else's, or a mistake.
-  const bool taken = std::any_of(connections_.begin(), connections_.end(),
-                                 [&](const auto& entry) { return entry.second.link == hello.found.link; });
+  const bool taken = std::any_of(connections_.begin(), connections_.end(), [&](const auto& entry) {
+    return entry.second.link == hello.found.link;
+  });
   if (taken) return;
   const uint64_t id = next_connection_++;
   Result<std::unique_ptr<UcxEndpoint>> endpoint =
       UcxEndpoint::connect(*worker_, hello.address, [this, id](const std::string&) {
-        if (const auto it = connections_.find(id); it != connections_.end()) it->second.broken = true;
+        if (const auto it = connections_.find(id); it != connections_.end())
+          it->second.broken = true;
       });
   if (!endpoint.ok()) return;
   Connection& connection = connections_[id];
@@ -147,13 +152,15 @@ void UcxTransport::send_answers(Connection& connection) {
   connection.endpoint->send_small(kUcxAnswers, out.take());
 }
 
-GrantBoard::Verdict UcxTransport::store(const Connection& connection, const UcxPiece& piece, std::string_view bytes) {
+GrantBoard::Verdict UcxTransport::store(const Connection& connection, const UcxPiece& piece,
+                                        std::string_view bytes) {
   if (piece.group == kUcxProbeGroup) return GrantBoard::Verdict::kStored;
-  if (piece.group < 0 || piece.group >= static_cast<int32_t>(context_.pools.size())) return GrantBoard::Verdict::kForbidden;
+  if (piece.group < 0 || piece.group >= static_cast<int32_t>(context_.pools.size()))
+    return GrantBoard::Verdict::kForbidden;
   const PagePool& pool = *context_.pools[piece.group];
   const auto size = static_cast<int64_t>(bytes.size());
-  if (piece.page < 0 || piece.page >= pool.num_pages() || piece.offset < 0 || size > pool.page_bytes() ||
-      piece.offset > pool.page_bytes() - size) {
+  if (piece.page < 0 || piece.page >= pool.num_pages() || piece.offset < 0 ||
+      size > pool.page_bytes() || piece.offset > pool.page_bytes() - size) {
     return GrantBoard::Verdict::kForbidden;
   }
   std::byte* const to = pool.page(piece.page) + piece.offset;
@@ -163,13 +170,16 @@ GrantBoard::Verdict UcxTransport::store(const Connection& connection, const UcxP
 
 // ---- P ----
 
-Result<std::unique_ptr<Route>> UcxTransport::connect(LinkId link, const Offer& offer, const std::string& address,
+Result<std::unique_ptr<Route>> UcxTransport::connect(LinkId link, const Offer& offer,
+                                                     const std::string& address,
                                                      RouteOwner& owner) {
   WireReader in(address);
   std::string host;
   std::string worker_address;
-  if (!in.get_string(host) || !in.get_string(worker_address) || !in.at_end()) return invalid_argument("ucx: malformed address");
-  if (host != host_and_version(worker_->ucx())) return unavailable("ucx: the peer is on another host, or has another version of UCX");
+  if (!in.get_string(host) || !in.get_string(worker_address) || !in.at_end())
+    return invalid_argument("ucx: malformed address");
+  if (host != host_and_version(worker_->ucx()))
+    return unavailable("ucx: the peer is on another host, or has another version of UCX");
   return UcxRoute::connect(*this, link, offer, worker_address, owner);
 }
 

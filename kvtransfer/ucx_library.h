@@ -1,5 +1,6 @@
-// UCX, loaded when the ucx transport is made and not before: its constructors hook mmap and malloc and take over SIGSEGV, at load time and
-// for the whole process, which a worker that does not use it should not have, and which we switch off where it does.
+// UCX, loaded when the ucx transport is made and not before: its constructors hook mmap and malloc
+// and take over SIGSEGV, at load time and for the whole process, which a worker that does not use
+// it should not have, and which we switch off where it does.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -10,7 +11,8 @@
 
 namespace baton {
 
-// The functions that we call, under their names in the UCX API. Stays loaded to the end of the process (UCX cannot be unloaded).
+// The functions that we call, under their names in the UCX API. Stays loaded to the end of the
+// process (UCX cannot be unloaded).
 struct UcxLibrary {
   decltype(&ucp_get_version_string) get_version_string;
   decltype(&ucp_config_read) config_read;

@@ -4,12 +4,15 @@
 
 namespace baton {
 
-Result<std::unique_ptr<Route>> UcxRoute::connect(UcxTransport& transport, LinkId link, const Offer& offer,
-                                                 const std::string& worker_address, RouteOwner& owner) {
+Result<std::unique_ptr<Route>> UcxRoute::connect(UcxTransport& transport, LinkId link,
+                                                 const Offer& offer,
+                                                 const std::string& worker_address,
+                                                 RouteOwner& owner) {
   std::unique_ptr<UcxRoute> route(new UcxRoute(transport, link, offer, owner));
   UcxRoute* const self = route.get();
-  Result<std::unique_ptr<UcxEndpoint>> endpoint = UcxEndpoint::connect(
-      *transport.worker_, worker_address, [self](const std::string& reason) { self->fail(reason); });
+  Result<std::unique_ptr<UcxEndpoint>> endpoint =
+      UcxEndpoint::connect(*transport.worker_, worker_address,
+                           [self](const std::string& reason) { self->fail(reason); });
   if (!endpoint.ok()) return endpoint.status();
   route->endpoint_ = std::move(*endpoint);
   // Not from inside Transport::connect: a failure is the owner's to hear later.
@@ -46,7 +49,8 @@ void UcxRoute::send_hello() {
   hello_ = out.take();
   timeout_ = transport_.context_.loop.after_ms(transport_.context_.attach_timeout_ms,
                                                [this] { fail("no answer from the peer"); });
-  const Result<bool> sent = endpoint_->send(kUcxHello, hello_, transport_.worker_->address(), [] {});
+  const Result<bool> sent =
+      endpoint_->send(kUcxHello, hello_, transport_.worker_->address(), [] {});
   if (!sent.ok()) fail(sent.status().message());
 }
 
@@ -73,10 +77,12 @@ void UcxRoute::send_piece(const std::shared_ptr<Copy>& copy) {
   WireWriter out;
   out.put(connection_);
   out.put(keys_.connect);
-  out.put(UcxPiece{number, slice.slot_gen, slice.offset + copy->begun, slice.group, slice.dst_page});
+  out.put(
+      UcxPiece{number, slice.slot_gen, slice.offset + copy->begun, slice.group, slice.dst_page});
   Piece& piece = pieces_[number];
   piece = {.copy = copy, .header = out.take()};
-  const std::string_view payload(reinterpret_cast<const char*>(slice.src) + copy->begun, static_cast<size_t>(bytes));
+  const std::string_view payload(reinterpret_cast<const char*>(slice.src) + copy->begun,
+                                 static_cast<size_t>(bytes));
   copy->begun += bytes;
   ++copy->open;
   const Result<bool> sent = endpoint_->send(kUcxPiece, piece.header, payload, [this, number] {
@@ -85,7 +91,8 @@ void UcxRoute::send_piece(const std::shared_ptr<Copy>& copy) {
     it->second.sent = true;
     end_if_over(number);
   });
-  // A send that fails is followed by on_broken, or by the link's end; until then the slice stays in flight.
+  // A send that fails is followed by on_broken, or by the link's end; until then the slice stays in
+  // flight.
   piece.sent = !sent.ok() || *sent;
 }
 
@@ -114,9 +121,12 @@ void UcxRoute::on_message(uint16_t message, WireReader& in) {
   Nonce proof{};
   if (state_ == State::kBroken || !in.get(proof) || proof != keys_.proof) return;
   switch (message) {
-    case kUcxWelcome: return on_welcome(in);
-    case kUcxAnswers: return on_answers(in);
-    default: return fail("the peer has closed the connection");
+    case kUcxWelcome:
+      return on_welcome(in);
+    case kUcxAnswers:
+      return on_answers(in);
+    default:
+      return fail("the peer has closed the connection");
   }
 }
 
@@ -143,7 +153,8 @@ void UcxRoute::probe(int64_t bytes, int32_t count) {
   stopwatch_ = {};
   probes_open_ = count;
   for (int32_t i = 0; i < count; ++i) {
-    waiting_.push_back(std::make_shared<Copy>(Copy{.slice = {.group = kUcxProbeGroup, .bytes = bytes, .src = probe_.data()}}));
+    waiting_.push_back(std::make_shared<Copy>(
+        Copy{.slice = {.group = kUcxProbeGroup, .bytes = bytes, .src = probe_.data()}}));
   }
   send_pieces();
 }

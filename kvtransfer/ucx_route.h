@@ -1,4 +1,5 @@
-// P's side of one ucx connection: slices cut into pieces, a bounded window of them, completed by D's answers. Handoff thread only.
+// P's side of one ucx connection: slices cut into pieces, a bounded window of them, completed by
+// D's answers. Handoff thread only.
 #pragma once
 
 #include <deque>
@@ -15,10 +16,14 @@ namespace baton {
 
 class UcxRoute final : public Route {
  public:
-  static Result<std::unique_ptr<Route>> connect(UcxTransport& transport, LinkId link, const Offer& offer,
-                                                const std::string& worker_address, RouteOwner& owner);
+  static Result<std::unique_ptr<Route>> connect(UcxTransport& transport, LinkId link,
+                                                const Offer& offer,
+                                                const std::string& worker_address,
+                                                RouteOwner& owner);
   ~UcxRoute() override;
-  bool has_room() const override { return state_ == State::kReady && waiting_.empty() && pieces_.size() < kWindow; }
+  bool has_room() const override {
+    return state_ == State::kReady && waiting_.empty() && pieces_.size() < kWindow;
+  }
   bool start(const Slice& slice) override;
 
   // From UcxTransport: a message for this route, read up to its nonce.
@@ -29,8 +34,8 @@ class UcxRoute final : public Route {
   enum class State : uint8_t { kHello, kPinging, kMeasuring, kReady, kBroken };
   struct Copy {  // of one slice
     Slice slice;
-    int64_t begun = 0;   // bytes handed to pieces
-    int64_t open = 0;    // pieces not ended
+    int64_t begun = 0;  // bytes handed to pieces
+    int64_t open = 0;   // pieces not ended
     bool refused = false;
   };
   struct Piece {

@@ -16,11 +16,13 @@ struct Setting {
 constexpr Setting kSettings[] = {
     // UCX's tcp would store wherever a connected stranger says; only memory of this host here.
     {"TLS", "posix,self"},
-    // Without it shared memory is not chosen in error mode PEER (UCX 1.13). The key of the posix transport is MM_, its parent's.
+    // Without it shared memory is not chosen in error mode PEER (UCX 1.13). The key of the posix
+    // transport is MM_, its parent's.
     {"MM_ERROR_HANDLING", "y"},
     {"MM_SEG_SIZE", "62k"},
     {"MM_FIFO_SIZE", "256"},
-    // Every message is copied through shared memory; a rendezvous would need memory that UCX has allocated itself.
+    // Every message is copied through shared memory; a rendezvous would need memory that UCX has
+    // allocated itself.
     {"RNDV_THRESH", "inf"},
 };
 
@@ -28,7 +30,8 @@ Result<ucp_context_h> make_context(const UcxLibrary& ucx) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucx.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return ucx_error(ucx, "reading its configuration", status);
-  const std::unique_ptr<ucp_config_t, decltype(ucx.config_release)> owned(config, ucx.config_release);
+  const std::unique_ptr<ucp_config_t, decltype(ucx.config_release)> owned(config,
+                                                                          ucx.config_release);
   for (const Setting& setting : kSettings) {
     status = ucx.config_modify(config, setting.name, setting.value);
     if (status != UCS_OK) return ucx_error(ucx, setting.name, status);
@@ -54,7 +57,8 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::make() {
   const Status opened = worker->open();
   if (!opened.ok()) return opened;
   // Can shared memory carry an endpoint in error mode PEER? Our own address is as good as a peer's.
-  const Result<std::unique_ptr<UcxEndpoint>> self = UcxEndpoint::connect(*worker, worker->address_, {});
+  const Result<std::unique_ptr<UcxEndpoint>> self =
+      UcxEndpoint::connect(*worker, worker->address_, {});
   if (!self.ok()) return self.status();
   return worker;
 }
@@ -66,7 +70,8 @@ Status UcxWorker::open() {
   context_ = *context;
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // made by one thread, used by the handoff thread
+  params.thread_mode =
+      UCS_THREAD_MODE_SERIALIZED;  // made by one thread, used by the handoff thread
   ucs_status_t status = ucx.worker_create(context_, &params, &worker_);
   if (status != UCS_OK) return ucx_error(ucx, "worker", status);
   status = ucx.worker_get_efd(worker_, &event_fd_);
@@ -88,15 +93,16 @@ UcxWorker::~UcxWorker() {
 void UcxWorker::set_receiver(uint16_t message_id, Receiver receiver) {
   Receiver& kept = receivers_[message_id] = std::move(receiver);
   ucp_am_handler_param_t params{};
-  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                      UCP_AM_HANDLER_PARAM_FIELD_ARG;
   params.id = message_id;
   params.cb = &UcxWorker::on_message;
   params.arg = &kept;
   CHECK_EQ(ucx_->worker_set_am_recv_handler(worker_, &params), UCS_OK) << "message " << message_id;
 }
 
-ucs_status_t UcxWorker::on_message(void* arg, const void* header, size_t header_bytes, void* data, size_t data_bytes,
-                                   const ucp_am_recv_param_t* param) {
+ucs_status_t UcxWorker::on_message(void* arg, const void* header, size_t header_bytes, void* data,
+                                   size_t data_bytes, const ucp_am_recv_param_t* param) {
   // A rendezvous is nothing that we send; it is dropped without fetching its data.
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) return UCS_OK;
   (*static_cast<Receiver*>(arg))({static_cast<const char*>(header), header_bytes},
@@ -104,9 +110,13 @@ ucs_status_t UcxWorker::on_message(void* arg, const void* header, size_t header_
   return UCS_OK;
 }
 
-bool UcxWorker::progress() { return ucx_->worker_progress(worker_) != 0; }
+bool UcxWorker::progress() {
+  return ucx_->worker_progress(worker_) != 0;
+}
 
-bool UcxWorker::arm() { return ucx_->worker_arm(worker_) == UCS_OK; }
+bool UcxWorker::arm() {
+  return ucx_->worker_arm(worker_) == UCS_OK;
+}
 
 // ---- endpoint ----
 
@@ -115,11 +125,13 @@ struct UcxEndpoint::SendInFlight {
   OnSent on_sent;
 };
 
-Result<std::unique_ptr<UcxEndpoint>> UcxEndpoint::connect(UcxWorker& worker, const std::string& address,
+Result<std::unique_ptr<UcxEndpoint>> UcxEndpoint::connect(UcxWorker& worker,
+                                                          const std::string& address,
                                                           OnBroken on_broken) {
   std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(worker, std::move(on_broken)));
   ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &UcxEndpoint::on_error;
@@ -158,16 +170,18 @@ void UcxEndpoint::on_send_ended(void* request, ucs_status_t, void* arg) {
   send->on_sent();
 }
 
-Result<bool> UcxEndpoint::send(uint16_t message_id, std::string_view header, std::string_view payload, OnSent on_sent) {
+Result<bool> UcxEndpoint::send(uint16_t message_id, std::string_view header,
+                               std::string_view payload, OnSent on_sent) {
   const UcxLibrary& ucx = worker_.ucx();
   auto ended = std::make_unique<SendInFlight>(SendInFlight{ucx, std::move(on_sent)});
   ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  params.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = UCP_AM_SEND_FLAG_EAGER;
   params.cb.send = &UcxEndpoint::on_send_ended;
   params.user_data = ended.get();
-  const ucs_status_ptr_t request = ucx.am_send_nbx(endpoint_, message_id, header.data(), header.size(), payload.data(),
-                                                   payload.size(), &params);
+  const ucs_status_ptr_t request = ucx.am_send_nbx(
+      endpoint_, message_id, header.data(), header.size(), payload.data(), payload.size(), &params);
   if (UCS_PTR_IS_ERR(request)) return ucx_error(ucx, "send", UCS_PTR_STATUS(request));
   if (request == nullptr) return true;
   ended.release();  // on_send_ended's now

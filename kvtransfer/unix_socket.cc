@@ -26,16 +26,20 @@ std::optional<Address> abstract_address(const std::string& name) {
   return address;
 }
 
-Status system_error(const std::string& what) { return unavailable(what + ": " + strerror(errno)); }
+Status system_error(const std::string& what) {
+  return unavailable(what + ": " + strerror(errno));
+}
 
 using Connect = int (*)(int, const sockaddr*, socklen_t);
 
 Result<ScopedFd> open_unix(const std::string& name, Connect bind_or_connect) {
   const std::optional<Address> address = abstract_address(name);
-  if (!address) return invalid_argument("UNIX socket: unusable name of " + std::to_string(name.size()) + " bytes");
+  if (!address)
+    return invalid_argument("UNIX socket: unusable name of " + std::to_string(name.size()) +
+                            " bytes");
   ScopedFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid() ||
-      bind_or_connect(fd.get(), reinterpret_cast<const sockaddr*>(&address->sun), address->bytes) != 0) {
+  if (!fd.valid() || bind_or_connect(fd.get(), reinterpret_cast<const sockaddr*>(&address->sun),
+                                     address->bytes) != 0) {
     return system_error("UNIX socket");
   }
   return fd;
@@ -66,7 +70,9 @@ Result<ScopedFd> listen_unix(const std::string& name) {
   return fd;
 }
 
-Result<ScopedFd> connect_unix(const std::string& name) { return open_unix(name, connect); }
+Result<ScopedFd> connect_unix(const std::string& name) {
+  return open_unix(name, connect);
+}
 
 ScopedFd accept_unix(int listener) {
   return ScopedFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -80,7 +86,8 @@ int32_t peer_pid(int socket) {
 }
 
 Status send_message(int socket, std::string_view bytes, const std::vector<int>& fds) {
-  CHECK(bytes.size() <= kMessageBytesMax && fds.size() <= kMessageFdsMax) << bytes.size() << " bytes, " << fds.size();
+  CHECK(bytes.size() <= kMessageBytesMax && fds.size() <= kMessageFdsMax)
+      << bytes.size() << " bytes, " << fds.size();
   iovec data{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
   alignas(cmsghdr) char control[kControlBytes] = {};
   msghdr header{.msg_iov = &data, .msg_iovlen = 1};
@@ -101,12 +108,14 @@ Result<UnixMessage> receive_message(int socket) {
   char buffer[kMessageBytesMax];
   iovec data{.iov_base = buffer, .iov_len = sizeof(buffer)};
   alignas(cmsghdr) char control[kControlBytes];
-  msghdr header{.msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+  msghdr header{
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
   const ssize_t got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   if (got < 0) return system_error("UNIX socket: receive");
   UnixMessage message{std::string(buffer, static_cast<size_t>(got)), take_fds(header)};
   if (got == 0) return unavailable("the peer has closed the connection");
-  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return invalid_argument("message: too long, or descriptors lost");
+  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    return invalid_argument("message: too long, or descriptors lost");
   return message;
 }
 

@@ -1,4 +1,5 @@
-// Message sockets of one host with descriptors attached (AF_UNIX, SOCK_SEQPACKET, abstract names, SCM_RIGHTS). Non-blocking.
+// Message sockets of one host with descriptors attached (AF_UNIX, SOCK_SEQPACKET, abstract names,
+// SCM_RIGHTS). Non-blocking.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,14 @@ struct UnixMessage {
 // `name` without the leading zero byte of the abstract namespace.
 Result<ScopedFd> listen_unix(const std::string& name);
 Result<ScopedFd> connect_unix(const std::string& name);
-ScopedFd accept_unix(int listener);   // invalid when nobody waits
-int32_t peer_pid(int socket);         // 0: in a PID namespace that we do not see
+ScopedFd accept_unix(int listener);  // invalid when nobody waits
+int32_t peer_pid(int socket);        // 0: in a PID namespace that we do not see
 
-// One whole message, or kUnavailable when the other end is gone or does not read (messages here are few and small).
+// One whole message, or kUnavailable when the other end is gone or does not read (messages here are
+// few and small).
 Status send_message(int socket, std::string_view bytes, const std::vector<int>& fds);
-// Waits for nothing: call it when the socket is readable. kUnavailable at the end of the connection.
+// Waits for nothing: call it when the socket is readable. kUnavailable at the end of the
+// connection.
 Result<UnixMessage> receive_message(int socket);
 
 }  // namespace baton

@@ -1,5 +1,5 @@
-// Fixed binary records of the transports: little-endian integers, appended and read in order. Reading past the end is an answer,
-// not a crash: a record comes from another process.
+// Fixed binary records of the transports: little-endian integers, appended and read in order.
+// Reading past the end is an answer, not a crash: a record comes from another process.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,8 @@
 
 namespace baton {
 
-static_assert(std::endian::native == std::endian::little, "the transports' records are little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "the transports' records are little-endian");
 
 class WireWriter {
  public:

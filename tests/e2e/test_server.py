@@ -1,6 +1,7 @@
 """Small routes, errors, disconnects, many clients at once, metrics."""
 
 import asyncio
+import json
 import socket
 import time
 from urllib.parse import urlparse
@@ -99,13 +100,13 @@ def test_disconnect_frees_everything(http):
 
 
 def test_disconnect_without_stream(http, base_url):
-    import json
-
     body = json.dumps(LONG).encode()
     url = urlparse(base_url)
     with socket.create_connection((url.hostname, url.port)) as raw:
-        raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
-                    b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        raw.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: t\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
         assert wait_until(lambda: metric(http, "vllm:num_requests_running") == 1)
     assert wait_until(lambda: idle(http))
 

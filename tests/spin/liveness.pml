@@ -17,7 +17,9 @@ chan to_request[REQUESTS] = [1] of { mtype };
 
 byte d_free = D_PAGES, p_free = 1;
 bool reserving[REQUESTS], has_grant[REQUESTS], decoding[REQUESTS];
-byte oldest = REQUESTS; /* who got FULL first and still waits */
+/* D's queue: who got FULL and still waits, and who of them came first. */
+bool queued[REQUESTS];
+byte oldest = REQUESTS;
 
 active [REQUESTS] proctype Request() {
   byte i = _pid;
@@ -54,12 +56,18 @@ inline answer(i) {
   :: d_free > 0 ->
 #else
   :: d_free > 0 && (oldest == i || oldest == REQUESTS) ->
-     oldest = REQUESTS;
+     queued[i] = false;
+#ifdef BUG_ONE_PLACE
+     oldest = REQUESTS; /* the next in the queue has lost its place */
+#else
+     oldest = (queued[1 - i] -> 1 - i : REQUESTS);
+#endif
 #endif
      d_free--;
      has_grant[i] = true; reserving[i] = false;
      to_request[i]!GRANT
   :: else ->
+     queued[i] = true;
      if
      :: oldest == REQUESTS -> oldest = i
      :: else

@@ -11,8 +11,12 @@
  * Bounds        ATTEMPTS attempts, TOKENS tokens a choice.
  */
 #define CHOICES 2
+#ifndef TOKENS
 #define TOKENS 2
-#define ATTEMPTS 3
+#endif
+#ifndef ATTEMPTS
+#define ATTEMPTS 2
+#endif
 #define QUEUE 1
 
 mtype = { EVENTS };

@@ -5,11 +5,13 @@
 // JSON {"ids": with special tokens, "plain": without, "literal": control tokens as text,
 //       "text": ids decoded, "kept": the same with special tokens, "pieces": ids decoded one by
 //       one},
-// or {"error": "..."}. A file that is refused: {"refused": "..."} and exit status 1.
-#include <cstring>
+// or {"error": "..."}. With --ids after the file, only "ids". A file that is refused: {"refused":
+// "..."} and exit status 1.
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "model/text/tokenizer.h"
 
@@ -40,9 +42,10 @@ bool read_string(std::istream& in, std::string* text) {
   return static_cast<bool>(in.read(text->data(), static_cast<std::streamsize>(text->size())));
 }
 
-json answer(const Tokenizer& tokenizer, const std::string& text) {
+json answer(const Tokenizer& tokenizer, const std::string& text, bool only_ids) {
   const auto ids = tokenizer.encode(text, {.add_special_tokens = true, .parse_special = true});
   if (!ids.ok()) return {{"error", ids.status().to_string()}};
+  if (only_ids) return {{"ids", *ids}};
   const auto plain = tokenizer.encode(text, {.add_special_tokens = false, .parse_special = true});
   const auto literal =
       tokenizer.encode(text, {.add_special_tokens = false, .parse_special = false});
@@ -58,15 +61,19 @@ json answer(const Tokenizer& tokenizer, const std::string& text) {
           {"pieces", pieces}};
 }
 
-int run(int argc, char** argv) {
-  const bool gguf = argc == 3 && std::strcmp(argv[1], "--gguf") == 0;
-  if (!gguf && argc != 2) {
-    std::cerr << "usage: tokenizer-driver FOLDER | --gguf FILE\n";
+int run(std::vector<std::string> arguments) {
+  const bool only_ids = !arguments.empty() && arguments.back() == "--ids";
+  if (only_ids) arguments.pop_back();
+  const bool gguf = arguments.size() == 2 && arguments[0] == "--gguf";
+  if (!gguf && arguments.size() != 1) {
+    std::cerr << "usage: tokenizer-driver FOLDER [--ids] | --gguf FILE [--ids]\n";
     return 2;
   }
-  const auto tokenizer = gguf ? load_gguf_dump(argv[2]) : load_tokenizer_json(argv[1]);
+  const auto tokenizer = gguf ? load_gguf_dump(arguments[1]) : load_tokenizer_json(arguments[0]);
   std::string text;
-  while (read_string(std::cin, &text)) std::cout << answer(*tokenizer, text).dump() << '\n';
+  while (read_string(std::cin, &text)) {
+    std::cout << answer(*tokenizer, text, only_ids).dump() << '\n';
+  }
   return 0;
 }
 
@@ -75,7 +82,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return baton::run(argc, argv);
+    return baton::run({argv + 1, argv + argc});
   } catch (const baton::ConfigError& error) {
     std::cout << nlohmann::json{{"refused", error.what()}}.dump() << '\n';
     return 1;
