@@ -3,9 +3,12 @@
 #include <poll.h>
 #include <sys/mman.h>
 
+#include <deque>
+
 #include "kvtransfer/mapped.h"
 #include "kvtransfer/tcp.h"
 #include "kvtransfer/test_rig.h"
+#include "kvtransfer/ucx.h"
 #include "kvtransfer/unix_socket.h"
 #include "kvtransfer/wire.h"
 
@@ -16,7 +19,7 @@ namespace {
 
 // D with an offer for link 9, and a raw socket to one of its listeners.
 struct Target {
-  Target() : d({.transports = "mapped,tcp"}, clock), offer(*decode_offer(d.mover->offer(9))) {}
+  Target() : d({.transports = "mapped,tcp,ucx"}, clock), offer(*decode_offer(d.mover->offer(9))) {}
 
   ScopedFd connect_tcp() const {
     const SocketAddress address = *SocketAddress::parse(offer.endpoints[1].address);
@@ -165,6 +168,92 @@ TEST_CASE("mapped: no memory without nonce and a pidfd of the peer itself") {
     REQUIRE_EQ(poll(&one, 1, 10'000), 1);
     CHECK_FALSE(receive_message(fd.get()).ok());
   }
+}
+
+namespace {
+
+// A process of our own that speaks UCX to D's worker.
+struct RawUcxPeer {
+  explicit RawUcxPeer(const std::string& endpoint_address) : worker(*UcxWorker::make()) {
+    std::string host;
+    std::string address;
+    WireReader in(endpoint_address);
+    REQUIRE((in.get_string(host) && in.get_string(address)));
+    for (const uint16_t message : {kUcxWelcome, kUcxGoodbye}) {
+      worker->set_receiver(message, [this, message](std::string_view header, std::string_view) {
+        received = message;
+        WireReader fields(header);
+        uint64_t route = 0;
+        Nonce proof{};
+        (void)(fields.get(route) && fields.get(proof) && fields.get(connection));
+      });
+    }
+    endpoint = std::move(*UcxEndpoint::connect(*worker, address, {}));
+  }
+  void send(uint16_t message, const std::string& header, const std::string& payload) {
+    // Kept to the end of the test: the send may still read them.
+    const std::string& kept_header = sent.emplace_back(header);
+    const std::string& kept_payload = sent.emplace_back(payload);
+    REQUIRE(endpoint->send(message, kept_header, kept_payload, [] {}).ok());
+  }
+  uint16_t wait() {
+    received = 0;
+    for (int32_t turn = 0; turn < 1000 && received == 0; ++turn) {
+      if (worker->progress() || !worker->arm()) continue;
+      pollfd one{.fd = worker->event_fd(), .events = POLLIN};
+      poll(&one, 1, 10'000);
+    }
+    return received;
+  }
+  void say_hello(const Nonce& nonce) {
+    WireWriter out;
+    out.put(nonce);
+    out.put(uint64_t{1});
+    send(kUcxHello, out.take(), worker->address());
+  }
+  void send_piece(uint64_t to, const Nonce& nonce, const UcxPiece& piece) {
+    WireWriter out;
+    out.put(to);
+    out.put(nonce);
+    out.put(piece);
+    send(kUcxPiece, out.take(), "payload!");
+  }
+  std::unique_ptr<UcxWorker> worker;
+  std::deque<std::string> sent;
+  uint16_t received = 0;
+  uint64_t connection = 0;
+  std::unique_ptr<UcxEndpoint> endpoint;
+};
+
+}  // namespace
+
+TEST_CASE("ucx: strangers are not answered, a piece outside the grant ends the connection") {
+  Target target;
+  target.d.mover->allow(9, 1, {{2}, {}});
+  const Nonce& nonce = target.offer.keys.connect;
+  const int64_t page_bytes = target.d.pools.borrowed[0]->page_bytes();
+  const UcxPiece bad[] = {
+      {.slot_gen = 1, .group = 0, .page = 3},
+      {.slot_gen = 1, .group = 7, .page = 2},
+      {.slot_gen = 1, .group = 0, .page = kTestPages},
+      {.slot_gen = 1, .offset = page_bytes - 4, .group = 0, .page = 2},
+      {.slot_gen = 1, .offset = -8, .group = 0, .page = 2},
+      {.slot_gen = 1, .offset = INT64_MAX, .group = 0, .page = 2},
+  };
+  for (const UcxPiece& piece : bad) {
+    RawUcxPeer peer(target.offer.endpoints[2].address);
+    peer.say_hello(random_nonce());
+    peer.send(kUcxHello, "x", "y");
+    peer.send(kUcxPiece, "x", "y");
+    peer.send_piece(1, random_nonce(), {.slot_gen = 1, .group = 0, .page = 2});
+    peer.say_hello(nonce);
+    REQUIRE_EQ(peer.wait(), kUcxWelcome);
+    peer.send_piece(peer.connection + 1, nonce, {.slot_gen = 1, .group = 0, .page = 2});
+    peer.send_piece(peer.connection, random_nonce(), {.slot_gen = 1, .group = 0, .page = 2});
+    peer.send_piece(peer.connection, nonce, piece);
+    CHECK_EQ(peer.wait(), kUcxGoodbye);
+  }
+  CHECK(target.untouched());
 }
 
 // P's side: a D that answers nonsense.

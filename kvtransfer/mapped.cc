@@ -16,6 +16,7 @@ namespace baton {
 namespace {
 
 constexpr size_t kConnectionsMax = 4096;
+constexpr int64_t kAcceptPauseMs = 100;
 
 MoverEvent peer_dead(LinkId link) {
   return {.kind = MoverEvent::Kind::kPeerDead, .link = link, .transport = "mapped"};
@@ -93,6 +94,12 @@ void MappedTransport::forget(LinkId link) {
 
 void MappedTransport::on_accept() {
   ScopedFd socket = accept_unix(listener_.get());
+  if (!socket.valid() && errno != EAGAIN) {
+    // Out of descriptors: the one who waits would keep us awake without end.
+    accept_watch_.set_events(0);
+    accept_pause_ =
+        context_.loop.after_ms(kAcceptPauseMs, [this] { accept_watch_.set_events(EPOLLIN); });
+  }
   if (!socket.valid() || connections_.size() >= kConnectionsMax) return;
   const uint64_t id = next_id_++;
   auto connection = std::make_unique<Connection>();

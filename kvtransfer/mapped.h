@@ -78,6 +78,7 @@ class MappedTransport final : public Transport {
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   PollLoop::Watch accept_watch_;
+  PollLoop::Watch accept_pause_;
 };
 
 }  // namespace baton

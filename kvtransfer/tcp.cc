@@ -21,6 +21,7 @@ namespace baton {
 namespace {
 
 constexpr size_t kConnectionsMax = 4096;
+constexpr int64_t kAcceptPauseMs = 100;
 constexpr size_t kAddressesMax = 8;
 
 [[noreturn]] void refuse(const std::string& host, const std::string& why) {
@@ -150,6 +151,12 @@ void TcpTransport::forget(LinkId link) {
 
 void TcpTransport::on_accept() {
   ScopedFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid() && errno != EAGAIN) {
+    // Out of descriptors: the one who waits would keep us awake without end.
+    accept_watch_.set_events(0);
+    accept_pause_ =
+        context_.loop.after_ms(kAcceptPauseMs, [this] { accept_watch_.set_events(EPOLLIN); });
+  }
   if (!socket.valid() || receivers_.size() >= kConnectionsMax) return;
   const int on = 1;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -70,6 +70,7 @@ class TcpTransport final : public Transport {
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::unique_ptr<TcpReceiver>> receivers_;
   PollLoop::Watch accept_watch_;
+  PollLoop::Watch accept_pause_;
 };
 
 }  // namespace baton

@@ -70,6 +70,7 @@ struct RouterMetrics::Series {
   Gauge connections = registry.gauge("baton_http_connections", "Open client connections.");
   Gauge workers_prefill = registry.gauge("baton_workers_prefill", "Workers up that can prefill.");
   Gauge workers_decode = registry.gauge("baton_workers_decode", "Workers up that can decode.");
+  std::map<std::pair<std::string, std::string>, Gauge> pages;  // by worker and state
   Counter placed_remote = registry.counter("baton_requests_placed_total",
                                            "Requests taken by workers.", {{"prefill", "remote"}});
   Counter placed_local = registry.counter("baton_requests_placed_total",
@@ -81,6 +82,26 @@ struct RouterMetrics::Series {
   Counter stale =
       registry.counter("baton_stale_messages_total", "Messages of attempts that are over.");
   Counter repeated = registry.counter("baton_repeated_tokens_total", "Tokens that came twice.");
+
+  // As the workers state them; a worker that is gone shows 0 in every state.
+  void tell_pages(const std::map<LinkId, Worker>& workers) {
+    for (auto& [key, gauge] : pages) gauge.set(0);
+    for (const auto& [link, worker] : workers) {
+      for (const PageCounts& counts : worker.status.pages) {
+        add_pages(worker.peer.worker_id, "free", counts.free);
+        add_pages(worker.peer.worker_id, "cached", counts.cached);
+        add_pages(worker.peer.worker_id, "used", counts.used);
+        add_pages(worker.peer.worker_id, "granted", counts.granted);
+        add_pages(worker.peer.worker_id, "quarantined", counts.quarantined);
+      }
+    }
+  }
+  void add_pages(const std::string& worker, const std::string& state, int64_t count) {
+    const auto [it, added] = pages.try_emplace(
+        {worker, state}, registry.gauge("baton_worker_pages", "KV pages by worker and state.",
+                                        {{"worker", worker}, {"state", state}}));
+    it->second.add(static_cast<double>(count));
+  }
 };
 
 RouterMetrics::RouterMetrics(const std::string& model_name)
@@ -152,6 +173,7 @@ void RouterMetrics::set_workers(const std::map<LinkId, Worker>& workers) {
   series_->workers_prefill.set(prefill);
   series_->workers_decode.set(decode);
   series_->kv_usage.set(usage);
+  series_->tell_pages(workers);
 }
 
 std::string RouterMetrics::text() const {

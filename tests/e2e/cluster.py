@@ -111,7 +111,7 @@ class Cluster:
 
     def wait_ready(self, timeout_s=60):
         """Until every router sees every worker."""
-        want = len(self.workers)
+        want = sum(2 if name.startswith("both") else 1 for name in self.workers)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if all(self.connected_workers(port) >= want for port in self.ports):
@@ -127,7 +127,7 @@ class Cluster:
             text = http_get(f"http://127.0.0.1:{port or self.ports[0]}/metrics")
         except OSError:
             return 0
-        return int(sum(v for k, v in parse_metrics(text).items() if k.startswith("baton_workers{")))
+        return int(sum(v for k, v in parse_metrics(text).items() if k.startswith(("baton_workers_prefill{", "baton_workers_decode{"))))
 
     def worker_metrics(self, name):
         return parse_metrics(http_get(f"http://127.0.0.1:{self.metrics_ports[name]}/metrics"))
@@ -176,7 +176,7 @@ def parse_metrics(text):
 
 
 def generate(model, prompt_ids, page_tokens=16, threads=1, **flags):
-    """What one process gives: the ids of `baton generate`, one list a choice."""
+    """What one process gives: the ids of `baton generate`, one list a choice ("--- choice K" stands between them)."""
     argv = [BIN / "baton", "generate", "--model", model, "--token-ids", ",".join(map(str, prompt_ids)), "--print-ids",
             "--page-tokens", page_tokens, "--threads", threads]
     for key, value in flags.items():
@@ -184,4 +184,4 @@ def generate(model, prompt_ids, page_tokens=16, threads=1, **flags):
         if value is not True:
             argv.append(value)
     out = subprocess.run([str(a) for a in argv], check=True, capture_output=True, text=True).stdout
-    return [[int(t) for t in line.replace(",", " ").split()] for line in out.strip().splitlines()]
+    return [[int(t) for t in line.replace(",", " ").split()] for line in out.strip().splitlines() if not line.startswith("---")]

@@ -21,8 +21,8 @@ def requests(count, vocab, seed, longest):
         fields = {"max_tokens": rng.randrange(2, 24), "ignore_eos": True, "temperature": 0.0}
         if i % 3:
             fields.update(temperature=0.9, seed=rng.randrange(1 << 30), top_p=0.95)
-        if i % 8 == 7:
-            fields["n"] = 3
+            if i % 8 == 7:
+                fields["n"] = 3
         plan.append((prompt, fields))
     return plan
 
