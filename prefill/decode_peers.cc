@@ -33,8 +33,9 @@ void PushSide::on_mover_link(const MoverEvent& event) {
       break;
     case MoverEvent::Kind::kAttachFailed:
       if (peer.link != event.link) break;
-      peer.attach_failed = true;
+      peer.attach_failed = true;  // until the next link: a fresh connection brings a fresh offer
       peer.error = event.error;
+      outbox_.close(event.link, "no transport: " + event.error);
       break;
     case MoverEvent::Kind::kDetached:
       std::erase(peer.detaching, event.link);

@@ -197,6 +197,16 @@ void Dispatcher::stop_attempt(Part& part) {
   set_load(part, 0, 0, 0);
 }
 
+namespace {
+
+// The first replay goes out at once. What fails again right away meets a worker that is coming back: the attempts must not
+// be spent before it is there.
+int64_t recovery_pause_us(int32_t recoveries) {
+  return recoveries <= 1 ? 0 : 10'000LL << std::min(recoveries, 6);
+}
+
+}  // namespace
+
 void Dispatcher::replay(Part& part, const std::string& reason) {
   stop_attempt(part);
   metrics_.replayed();
@@ -215,9 +225,10 @@ void Dispatcher::replay(Part& part, const std::string& reason) {
     untouched = untouched && choice.accepted.empty() && !choice.finished;
   }
   const int64_t now_us = clock_.now_us();
+  const int64_t retry_at_us = now_us + recovery_pause_us(part.recoveries);
   if (part.n == 1 || untouched) {
     part.queued_until_us = now_us + config_.queue_wait_ms * 1000;
-    if (!place(part)) enqueue(part, now_us);
+    if (retry_at_us > now_us || !place(part)) enqueue(part, retry_at_us);
     return;
   }
   // Each choice has its own tokens now, so each goes on as a request of its own.
@@ -227,7 +238,7 @@ void Dispatcher::replay(Part& part, const std::string& reason) {
     if (generation.choices[static_cast<size_t>(i)].finished) continue;
     Part& single = add_part(generation, i, 1);
     single.recoveries = old.recoveries;
-    if (!place(single)) enqueue(single, now_us);
+    if (retry_at_us > now_us || !place(single)) enqueue(single, retry_at_us);
   }
 }
 

@@ -39,8 +39,8 @@ std::vector<TextSpan> spans_of(const jinja::MarkedText& text) {
 
 ChatTemplate::ChatTemplate(std::string source, TemplateLimits limits) {
   try {
-    program_ = std::make_unique<const Program>(
-        Program{limits, jinja::parse_template(std::move(source))});
+    program_ =
+        std::make_unique<const Program>(Program{limits, jinja::parse_template(std::move(source))});
   } catch (const jinja::SyntaxError& error) {
     throw ConfigError(std::string("chat template, ") + error.what());
   }

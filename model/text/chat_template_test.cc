@@ -1,4 +1,5 @@
-// What the comparison with jinja2 (tests/text/template_equivalence.py) cannot see: marks of user text, limits, messages.
+// What the comparison with jinja2 (tests/text/template_equivalence.py) cannot see: marks of user
+// text, limits, messages.
 #include "model/text/chat_template.h"
 
 #include <nlohmann/json.hpp>
@@ -54,8 +55,8 @@ TEST_CASE("marks survive the work on text") {
   CHECK(marked(head + "{{ [c]|string }}", "é") == "['[é]']");
   CHECK(marked(head + "{{ '%s:%5s'|format(c, 'k') }}", "v") == "[v]:    k");
   CHECK(marked(head + "{{ '{0}:{0:>3}'.format(c) }}", "v") == "[v]:  [v]");
-  CHECK(marked(head + "{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(c)|indent(2, true) }}", "a\nb") ==
-        "  <[a]\n  [b]>");
+  CHECK(marked(head + "{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(c)|indent(2, true) }}",
+               "a\nb") == "  <[a]\n  [b]>");
   CHECK(marked(head + "{% set b %}<{{ c }}>{% endset %}{% filter upper %}{{ b }}{% endfilter %}",
                "a") == "<[A]>");
   CHECK(marked(head + "{% for x in c %}{{ x }}.{% endfor %}", "ab") == "[a].[b].");
@@ -72,7 +73,8 @@ TEST_CASE("raise_exception is the request's error, word for word") {
 
 TEST_CASE("errors name the line") {
   CHECK(render("a\n\n{{ 1 + 'x' }}") ==
-        "INVALID_ARGUMENT: chat template, line 3: unsupported operand type(s) for +: 'int' and 'str'");
+        "INVALID_ARGUMENT: chat template, line 3: unsupported operand type(s) for +: 'int' and "
+        "'str'");
   CHECK(render("{{ nothing.at_all }}") ==
         "INVALID_ARGUMENT: chat template, line 1: 'nothing' is undefined");
   CHECK(render("{{ words.append('z') }}") ==
@@ -87,11 +89,13 @@ TEST_CASE("errors name the line") {
 }
 
 TEST_CASE("limits are named") {
-  const std::string loops = "{% for a in range(9999) %}{% for b in range(9999) %}{{ '' }}{% endfor %}{% endfor %}";
+  const std::string loops =
+      "{% for a in range(9999) %}{% for b in range(9999) %}{{ '' }}{% endfor %}{% endfor %}";
   CHECK(error_of(loops, {}).find("steps_max") != std::string::npos);
   CHECK(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", {}).find("depth_max") !=
         std::string::npos);
-  CHECK(error_of("{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}",
+  CHECK(error_of("{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] "
+                 "%}{% endfor %}",
                  {})
             .find("depth_max") != std::string::npos);
   CHECK(error_of("{{ 'x' * 2000 }}", {.output_bytes_max = 1000}).find("output_bytes_max") !=
@@ -99,7 +103,8 @@ TEST_CASE("limits are named") {
   for (const char* source :
        {"{{ 'x' * 10 ** 12 }}", "{{ ('x' * 10 ** 6).replace('x', 'y' * 10 ** 6) }}",
         "{{ [0] * 10 ** 12 }}", "{{ 'x'.center(10 ** 12) }}",
-        "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"}) {
+        "{% set ns = namespace(s='ab') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% "
+        "endfor %}"}) {
     CAPTURE(source);
     const std::string error = error_of(source, {.memory_bytes_max = 16 << 20});
     const bool is_named = error.find("memory_bytes_max") != std::string::npos ||
@@ -108,8 +113,10 @@ TEST_CASE("limits are named") {
   }
 }
 
-TEST_CASE("a namespace that holds itself, and macros that outlive their block, end with the render") {
-  CHECK(render("{% set ns = namespace() %}{% set ns.me = ns %}{% set ns.list = [ns] %}{{ ns.me.list|length }}") == "1");
+TEST_CASE(
+    "a namespace that holds itself, and macros that outlive their block, end with the render") {
+  CHECK(render("{% set ns = namespace() %}{% set ns.me = ns %}{% set ns.list = [ns] %}{{ "
+               "ns.me.list|length }}") == "1");
   CHECK(render("{% set ns = namespace() %}{% for x in words %}{% macro m() %}{{ x }}{% endmacro %}"
                "{% set ns.m = m %}{% endfor %}{{ ns.m() }}") == "y");
 }

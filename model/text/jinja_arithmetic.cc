@@ -9,13 +9,20 @@ namespace {
 
 const char* symbol(BinaryOperator op) {
   switch (op) {
-    case BinaryOperator::kAdd: return "+";
-    case BinaryOperator::kSubtract: return "-";
-    case BinaryOperator::kMultiply: return "*";
-    case BinaryOperator::kDivide: return "/";
-    case BinaryOperator::kFloorDivide: return "//";
-    case BinaryOperator::kModulo: return "%";
-    case BinaryOperator::kPower: return "**";
+    case BinaryOperator::kAdd:
+      return "+";
+    case BinaryOperator::kSubtract:
+      return "-";
+    case BinaryOperator::kMultiply:
+      return "*";
+    case BinaryOperator::kDivide:
+      return "/";
+    case BinaryOperator::kFloorDivide:
+      return "//";
+    case BinaryOperator::kModulo:
+      return "%";
+    case BinaryOperator::kPower:
+      return "**";
   }
   return "?";
 }
@@ -63,14 +70,22 @@ Value integer_binary(BinaryOperator op, Integer a, Integer b) {
   Integer result = 0;
   bool overflow = false;
   switch (op) {
-    case BinaryOperator::kAdd: overflow = __builtin_add_overflow(a, b, &result); break;
-    case BinaryOperator::kSubtract: overflow = __builtin_sub_overflow(a, b, &result); break;
-    case BinaryOperator::kMultiply: overflow = __builtin_mul_overflow(a, b, &result); break;
+    case BinaryOperator::kAdd:
+      overflow = __builtin_add_overflow(a, b, &result);
+      break;
+    case BinaryOperator::kSubtract:
+      overflow = __builtin_sub_overflow(a, b, &result);
+      break;
+    case BinaryOperator::kMultiply:
+      overflow = __builtin_mul_overflow(a, b, &result);
+      break;
     case BinaryOperator::kDivide:
       if (b == 0) throw RenderError("division by zero");
       return static_cast<double>(a) / static_cast<double>(b);
-    case BinaryOperator::kFloorDivide: return floor_divide(a, b);
-    case BinaryOperator::kModulo: return b == -1 ? Integer{0} : a - floor_divide(a, b) * b;
+    case BinaryOperator::kFloorDivide:
+      return floor_divide(a, b);
+    case BinaryOperator::kModulo:
+      return b == -1 ? Integer{0} : a - floor_divide(a, b) * b;
     case BinaryOperator::kPower:
       if (b >= 0) return integer_power(a, b);
       return std::pow(static_cast<double>(a), static_cast<double>(b));
@@ -80,11 +95,16 @@ Value integer_binary(BinaryOperator op, Integer a, Integer b) {
 
 Value float_binary(BinaryOperator op, double a, double b) {
   switch (op) {
-    case BinaryOperator::kAdd: return a + b;
-    case BinaryOperator::kSubtract: return a - b;
-    case BinaryOperator::kMultiply: return a * b;
-    case BinaryOperator::kPower: return std::pow(a, b);
-    default: break;
+    case BinaryOperator::kAdd:
+      return a + b;
+    case BinaryOperator::kSubtract:
+      return a - b;
+    case BinaryOperator::kMultiply:
+      return a * b;
+    case BinaryOperator::kPower:
+      return std::pow(a, b);
+    default:
+      break;
   }
   if (b == 0) throw RenderError("float division by zero");
   if (op == BinaryOperator::kDivide) return a / b;

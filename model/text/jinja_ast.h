@@ -1,4 +1,5 @@
-// The syntax tree of a template. Built once by the parser, then read by any number of renders at a time.
+// The syntax tree of a template. Built once by the parser, then read by any number of renders at a
+// time.
 #pragma once
 
 #include <memory>

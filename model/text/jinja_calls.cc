@@ -20,7 +20,8 @@ void Evaluator::add_arguments(Call& call, const Arguments& arguments, Scope& sco
   }
   if (arguments.named_rest) {
     const Value rest = evaluate(*arguments.named_rest, scope);
-    if (!rest.dict()) throw RenderError("argument after ** must be a mapping, not " + type_name(rest));
+    if (!rest.dict())
+      throw RenderError("argument after ** must be a mapping, not " + type_name(rest));
     for (const auto& [key, value] : rest.dict()->entries) {
       call.kwargs.emplace_back(to_text(context_, key).bytes, value);
     }
@@ -50,7 +51,8 @@ Value Evaluator::call_macro(const Callable& callable, Call& call) {
   return out.finish();
 }
 
-// Positional arguments first, then those by keyword, then defaults, which may use the parameters before them.
+// Positional arguments first, then those by keyword, then defaults, which may use the parameters
+// before them.
 void Evaluator::bind_parameters(const MacroDefinition& macro, Call& call, Scope& scope) {
   const size_t first_default = macro.parameters.size() - macro.defaults.size();
   for (size_t i = 0; i < macro.parameters.size(); ++i) {
@@ -72,7 +74,8 @@ void Evaluator::bind_parameters(const MacroDefinition& macro, Call& call, Scope&
   }
 }
 
-// caller, kwargs and varargs, for macros that read them; arguments that are left over are errors elsewhere.
+// caller, kwargs and varargs, for macros that read them; arguments that are left over are errors
+// elsewhere.
 void Evaluator::bind_special_names(const MacroDefinition& macro, Call& call, Scope& scope) {
   const auto caller = std::find_if(call.kwargs.begin(), call.kwargs.end(),
                                    [](const auto& entry) { return entry.first == "caller"; });

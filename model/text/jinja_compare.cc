@@ -104,22 +104,31 @@ bool contains(RenderContext& context, const Value& container, const Value& item)
   if (const Dict* dict = container.dict()) return dict->find(item) != nullptr;
   if (container.undefined()) return false;
   const Sequence* sequence = container.sequence();
-  if (!sequence) throw RenderError("argument of type '" + type_name(container) + "' is not iterable");
+  if (!sequence)
+    throw RenderError("argument of type '" + type_name(container) + "' is not iterable");
   return std::any_of(sequence->items.begin(), sequence->items.end(),
                      [&](const Value& candidate) { return equals(context, candidate, item); });
 }
 
 bool compare(RenderContext& context, CompareOperator op, const Value& a, const Value& b) {
   switch (op) {
-    case CompareOperator::kEqual: return equals(context, a, b);
-    case CompareOperator::kNotEqual: return !equals(context, a, b);
-    case CompareOperator::kLess: return less(context, a, b);
-    case CompareOperator::kGreater: return less(context, b, a);
+    case CompareOperator::kEqual:
+      return equals(context, a, b);
+    case CompareOperator::kNotEqual:
+      return !equals(context, a, b);
+    case CompareOperator::kLess:
+      return less(context, a, b);
+    case CompareOperator::kGreater:
+      return less(context, b, a);
     // Not the negation of the opposite: both are false for NaN.
-    case CompareOperator::kLessEqual: return less(context, a, b) || equals(context, a, b);
-    case CompareOperator::kGreaterEqual: return less(context, b, a) || equals(context, a, b);
-    case CompareOperator::kIn: return contains(context, b, a);
-    case CompareOperator::kNotIn: return !contains(context, b, a);
+    case CompareOperator::kLessEqual:
+      return less(context, a, b) || equals(context, a, b);
+    case CompareOperator::kGreaterEqual:
+      return less(context, b, a) || equals(context, a, b);
+    case CompareOperator::kIn:
+      return contains(context, b, a);
+    case CompareOperator::kNotIn:
+      return !contains(context, b, a);
   }
   return false;
 }

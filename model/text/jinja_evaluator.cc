@@ -50,7 +50,9 @@ Value Evaluator::evaluate_or_none(const ExpressionPtr& expression, Scope& scope)
   return expression ? evaluate(*expression, scope) : Value(None{});
 }
 
-Value Evaluator::visit(const Literal& node, Scope&) { return node.value; }
+Value Evaluator::visit(const Literal& node, Scope&) {
+  return node.value;
+}
 
 Value Evaluator::visit(const Name& node, Scope& scope) {
   if (const Value* found = scope.find(node.name)) return *found;
@@ -169,7 +171,8 @@ Value Evaluator::visit(const Concatenation& node, Scope& scope) {
 Value Evaluator::visit(const Conditional& node, Scope& scope) {
   if (is_true(evaluate(*node.condition, scope))) return evaluate(*node.then, scope);
   if (node.otherwise) return evaluate(*node.otherwise, scope);
-  return make_undefined("the inline if-expression evaluated to false and no else section was defined.");
+  return make_undefined(
+      "the inline if-expression evaluated to false and no else section was defined.");
 }
 
 }  // namespace baton::jinja

@@ -1,4 +1,5 @@
-// Runs a syntax tree: one Evaluator a render, used by its thread only. Errors are RenderError; line() says where.
+// Runs a syntax tree: one Evaluator a render, used by its thread only. Errors are RenderError;
+// line() says where.
 #pragma once
 
 #include <deque>

@@ -5,7 +5,8 @@
 namespace baton::jinja {
 namespace {
 
-// A tree is at most this deep: brackets nest, and each operator or postfix of one expression may add a level.
+// A tree is at most this deep: brackets nest, and each operator or postfix of one expression may
+// add a level.
 constexpr int kNestingMax = 100;
 constexpr int kOperatorsMax = 500;
 
@@ -71,7 +72,8 @@ ExpressionPtr ExpressionParser::conditional() {
     ExpressionPtr condition = logical_or();
     ExpressionPtr otherwise;
     if (tokens_.skip_name("else")) otherwise = expression();
-    then = make_expression(line, Conditional{std::move(condition), std::move(then), std::move(otherwise)});
+    then = make_expression(
+        line, Conditional{std::move(condition), std::move(then), std::move(otherwise)});
   }
   return then;
 }
@@ -107,9 +109,9 @@ ExpressionPtr ExpressionParser::comparison() {
   const int line = tokens_.line();
   Comparison chain{sum(), {}};
   constexpr std::pair<std::string_view, CompareOperator> kSymbols[] = {
-      {"==", CompareOperator::kEqual},     {"!=", CompareOperator::kNotEqual},
-      {"<", CompareOperator::kLess},       {"<=", CompareOperator::kLessEqual},
-      {">", CompareOperator::kGreater},    {">=", CompareOperator::kGreaterEqual}};
+      {"==", CompareOperator::kEqual},  {"!=", CompareOperator::kNotEqual},
+      {"<", CompareOperator::kLess},    {"<=", CompareOperator::kLessEqual},
+      {">", CompareOperator::kGreater}, {">=", CompareOperator::kGreaterEqual}};
   const auto read_operator = [&](CompareOperator& op) {
     for (const auto& [symbol, meaning] : kSymbols) {
       op = meaning;
@@ -118,7 +120,8 @@ ExpressionPtr ExpressionParser::comparison() {
     op = CompareOperator::kIn;
     if (tokens_.skip_name("in")) return true;
     op = CompareOperator::kNotIn;
-    return tokens_.is_name("not") && tokens_.is_name_ahead("in") && (tokens_.next(), tokens_.next(), true);
+    return tokens_.is_name("not") && tokens_.is_name_ahead("in") &&
+           (tokens_.next(), tokens_.next(), true);
   };
   for (CompareOperator op{}; read_operator(op);) {
     count_operator();
@@ -143,7 +146,8 @@ ExpressionPtr ExpressionParser::concatenation() {
   Concatenation items;
   items.items.push_back(product());
   while (tokens_.skip_operator("~")) items.items.push_back(product());
-  return items.items.size() == 1 ? std::move(items.items[0]) : make_expression(line, std::move(items));
+  return items.items.size() == 1 ? std::move(items.items[0])
+                                 : make_expression(line, std::move(items));
 }
 
 ExpressionPtr ExpressionParser::product() {
@@ -215,9 +219,12 @@ ExpressionPtr ExpressionParser::primary() {
   const Token token = tokens_.current();
   if (token.kind == TokenKind::kName) {
     tokens_.next();
-    if (token.text == "true" || token.text == "True") return make_expression(token.line, Literal{true});
-    if (token.text == "false" || token.text == "False") return make_expression(token.line, Literal{false});
-    if (token.text == "none" || token.text == "None") return make_expression(token.line, Literal{None{}});
+    if (token.text == "true" || token.text == "True")
+      return make_expression(token.line, Literal{true});
+    if (token.text == "false" || token.text == "False")
+      return make_expression(token.line, Literal{false});
+    if (token.text == "none" || token.text == "None")
+      return make_expression(token.line, Literal{None{}});
     note_name(token.text);
     return make_expression(token.line, Name{token.text});
   }

@@ -16,7 +16,8 @@ class ExpressionParser {
   ExpressionPtr expression(bool with_conditional = true);
   // Several expressions with commas between them become a tuple.
   ExpressionPtr tuple(bool with_conditional = true, bool in_parentheses = false);
-  // |filter|filter(...) applied to `input`; null input for blocks. `starts_inline`: the first has no bar in front.
+  // |filter|filter(...) applied to `input`; null input for blocks. `starts_inline`: the first has
+  // no bar in front.
   ExpressionPtr filters(ExpressionPtr input, bool starts_inline = false);
   // Names read since the macro began, of those that change how a macro is called.
   void note_name(const std::string& name);

@@ -82,12 +82,18 @@ Conversion parse_conversion(std::string_view format, size_t& at, PercentArgument
     at = end + 1;
   }
   for (; at < format.size(); ++at) {
-    if (format[at] == '-') c.is_left = true;
-    else if (format[at] == '+') c.has_sign = true;
-    else if (format[at] == ' ') c.has_blank = true;
-    else if (format[at] == '#') c.is_alternate = true;
-    else if (format[at] == '0') c.is_zero_padded = true;
-    else break;
+    if (format[at] == '-')
+      c.is_left = true;
+    else if (format[at] == '+')
+      c.has_sign = true;
+    else if (format[at] == ' ')
+      c.has_blank = true;
+    else if (format[at] == '#')
+      c.is_alternate = true;
+    else if (format[at] == '0')
+      c.is_zero_padded = true;
+    else
+      break;
   }
   c.width = parse_count(format, at, arguments);
   if (at < format.size() && format[at] == '.') c.precision = parse_count(format, ++at, arguments);
@@ -171,20 +177,24 @@ MarkedText convert(RenderContext& context, const Conversion& c, const Value& val
   switch (c.letter) {
     case 's':
     case 'r':
-    case 'a': return text_conversion(context, c, value);
+    case 'a':
+      return text_conversion(context, c, value);
     case 'd':
     case 'i':
     case 'u':
     case 'x':
     case 'X':
-    case 'o': return integer_conversion(c, value);
+    case 'o':
+      return integer_conversion(c, value);
     case 'e':
     case 'E':
     case 'f':
     case 'F':
     case 'g':
-    case 'G': return float_conversion(c, value);
-    case 'c': return character_conversion(value);
+    case 'G':
+      return float_conversion(c, value);
+    case 'c':
+      return character_conversion(value);
     default:
       throw RenderError(std::string("unsupported format character '") + c.letter + "'");
   }
@@ -193,10 +203,10 @@ MarkedText convert(RenderContext& context, const Conversion& c, const Value& val
 }  // namespace
 
 std::string integer_digits(Integer value, char letter) {
-  std::string digits = letter == 'x' || letter == 'X'   ? digits_in_base(value, 16)
-                       : letter == 'o'                  ? digits_in_base(value, 8)
-                       : letter == 'b'                  ? digits_in_base(value, 2)
-                                                        : digits_in_base(value, 10);
+  std::string digits = letter == 'x' || letter == 'X' ? digits_in_base(value, 16)
+                       : letter == 'o'                ? digits_in_base(value, 8)
+                       : letter == 'b'                ? digits_in_base(value, 2)
+                                                      : digits_in_base(value, 10);
   if (letter == 'X') std::transform(digits.begin(), digits.end(), digits.begin(), ::toupper);
   return digits;
 }
@@ -237,12 +247,23 @@ MarkedText escape_html(RenderContext& context, const MarkedText& text) {
   for_each_run(text, [&](std::string_view run, bool from_user) {
     for (const char& c : run) {
       switch (c) {
-        case '&': out.append("&amp;", from_user); break;
-        case '<': out.append("&lt;", from_user); break;
-        case '>': out.append("&gt;", from_user); break;
-        case '\'': out.append("&#39;", from_user); break;
-        case '"': out.append("&#34;", from_user); break;
-        default: out.append(std::string_view(&c, 1), from_user);
+        case '&':
+          out.append("&amp;", from_user);
+          break;
+        case '<':
+          out.append("&lt;", from_user);
+          break;
+        case '>':
+          out.append("&gt;", from_user);
+          break;
+        case '\'':
+          out.append("&#39;", from_user);
+          break;
+        case '"':
+          out.append("&#34;", from_user);
+          break;
+        default:
+          out.append(std::string_view(&c, 1), from_user);
       }
     }
   });

@@ -19,7 +19,9 @@ struct Spec {
   int64_t width = 0, precision = -1;
 };
 
-bool is_align(char c) { return c == '<' || c == '>' || c == '^' || c == '='; }
+bool is_align(char c) {
+  return c == '<' || c == '>' || c == '^' || c == '=';
+}
 
 int64_t parse_number(std::string_view spec, size_t& at) {
   int64_t number = 0;
@@ -92,7 +94,9 @@ std::string float_body(double value, const Spec& spec) {
   return float_digits(value, type, spec.precision < 0 ? 6 : spec.precision, spec.is_alternate);
 }
 
-bool is_float_type(char type) { return std::string_view("eEfFgG%").find(type) != std::string_view::npos; }
+bool is_float_type(char type) {
+  return std::string_view("eEfFgG%").find(type) != std::string_view::npos;
+}
 
 void format_number(TextBuilder& out, const Value& value, const Spec& spec) {
   std::string sign, digits;
@@ -114,8 +118,10 @@ void format_number(TextBuilder& out, const Value& value, const Spec& spec) {
     throw RenderError(std::string("Unknown format code '") + spec.type + "' for object of type '" +
                       type_name(value) + "'");
   }
-  if (is_negative) sign.insert(0, "-");
-  else if (spec.sign != '-') sign.insert(0, 1, spec.sign);
+  if (is_negative)
+    sign.insert(0, "-");
+  else if (spec.sign != '-')
+    sign.insert(0, 1, spec.sign);
   MarkedText body;
   body.bytes = spec.has_commas ? with_commas(digits) : digits;
   append_aligned(out, spec, '>', sign, body);
@@ -138,7 +144,8 @@ void format_value(RenderContext& context, TextBuilder& out, const Value& value, 
     throw RenderError("unsupported format string passed to " + type_name(value) + ".__format__");
   }
   if (spec.type && spec.type != 's') {
-    throw RenderError(std::string("Unknown format code '") + spec.type + "' for object of type 'str'");
+    throw RenderError(std::string("Unknown format code '") + spec.type +
+                      "' for object of type 'str'");
   }
   if (spec.precision >= 0) {
     text = text.slice(0, code_point_offset(text.bytes, static_cast<size_t>(spec.precision)));

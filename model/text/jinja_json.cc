@@ -22,13 +22,20 @@ std::string utf16_escape(int32_t c) {
 // Empty: the code point stands as it is.
 std::string json_escape(int32_t c, bool ensure_ascii) {
   switch (c) {
-    case '"': return "\\\"";
-    case '\\': return "\\\\";
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    case '\f': return "\\f";
-    case '\b': return "\\b";
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case '\f':
+      return "\\f";
+    case '\b':
+      return "\\b";
   }
   if (c < 0x20 || (ensure_ascii && c > 0x7e)) return utf16_escape(c);
   return {};
@@ -108,9 +115,8 @@ void append_json_dict(TextBuilder& out, const Dict& dict, const JsonStyle& style
       if (!text) throw RenderError("tojson: sort_keys wants keys that are all strings");
       return text->text.bytes;
     };
-    std::stable_sort(entries.begin(), entries.end(), [&](const auto* a, const auto* b) {
-      return key_bytes(a) < key_bytes(b);
-    });
+    std::stable_sort(entries.begin(), entries.end(),
+                     [&](const auto* a, const auto* b) { return key_bytes(a) < key_bytes(b); });
   }
   out.append("{");
   bool first = true;
@@ -151,13 +157,18 @@ Value value_from_json(RenderContext& context, const nlohmann::ordered_json& json
     return make_text(context, std::move(text));
   };
   switch (json.type()) {
-    case nlohmann::ordered_json::value_t::null: return None{};
-    case nlohmann::ordered_json::value_t::boolean: return json.get<bool>();
-    case nlohmann::ordered_json::value_t::number_integer: return Value(json.get<int64_t>());
+    case nlohmann::ordered_json::value_t::null:
+      return None{};
+    case nlohmann::ordered_json::value_t::boolean:
+      return json.get<bool>();
+    case nlohmann::ordered_json::value_t::number_integer:
+      return Value(json.get<int64_t>());
     case nlohmann::ordered_json::value_t::number_unsigned:
       return static_cast<Integer>(json.get<uint64_t>());
-    case nlohmann::ordered_json::value_t::number_float: return json.get<double>();
-    case nlohmann::ordered_json::value_t::string: return text_of(json.get_ref<const std::string&>());
+    case nlohmann::ordered_json::value_t::number_float:
+      return json.get<double>();
+    case nlohmann::ordered_json::value_t::string:
+      return text_of(json.get_ref<const std::string&>());
     case nlohmann::ordered_json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -171,7 +182,8 @@ Value value_from_json(RenderContext& context, const nlohmann::ordered_json& json
       }
       return dict.finish();
     }
-    default: throw RenderError("context: a JSON value of an unknown kind");
+    default:
+      throw RenderError("context: a JSON value of an unknown kind");
   }
 }
 

@@ -8,10 +8,15 @@ namespace {
 constexpr auto npos = std::string_view::npos;
 
 bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         static_cast<unsigned char>(c) >= 0x80;
 }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_name_part(char c) {
+  return is_name_start(c) || is_digit(c);
+}
 
 std::string with_unix_line_ends(const std::string& source) {
   std::string out;
@@ -67,7 +72,8 @@ class Lexer {
     }
   }
 
-  // What is left of the text in front of a tag: {%- takes all white space, lstrip_blocks the blanks of the tag's own line.
+  // What is left of the text in front of a tag: {%- takes all white space, lstrip_blocks the blanks
+  // of the tag's own line.
   std::string_view before_tag(std::string_view text, char sign, bool is_block) const {
     if (sign == '-') return text.substr(0, skip_space_back(text));
     if (sign == '+' || !is_block) return text;
@@ -77,7 +83,8 @@ class Lexer {
     return skip_space(text, line) == text.size() ? text.substr(0, line) : text;
   }
 
-  // Moves behind the end of a tag: -%} takes all white space that follows, trim_blocks one line end.
+  // Moves behind the end of a tag: -%} takes all white space that follows, trim_blocks one line
+  // end.
   void end_tag(size_t end, char sign, bool trims_newline) {
     size_t next = end;
     if (sign == '-') {
@@ -133,7 +140,8 @@ class Lexer {
       const size_t next = skip_space(source_, at_);
       count_lines(next);
       at_ = next;
-      if (at_ >= source_.size()) throw SyntaxError(line_, "unexpected end of template inside a tag");
+      if (at_ >= source_.size())
+        throw SyntaxError(line_, "unexpected end of template inside a tag");
       if (open_brackets == 0 && read_tag_end(closing)) return;
       const char c = source_[at_];
       if (is_name_start(c)) {
@@ -152,7 +160,8 @@ class Lexer {
     const char sign = source_[at_];
     const bool has_sign = sign == '-' || (sign == '+' && closing == '%');
     const size_t end = at_ + (has_sign ? 1 : 0);
-    if (source_.size() < end + 2 || source_[end] != closing || source_[end + 1] != '}') return false;
+    if (source_.size() < end + 2 || source_[end] != closing || source_[end + 1] != '}')
+      return false;
     add(closing == '}' ? TokenKind::kVariableEnd : TokenKind::kBlockEnd, "");
     end_tag(end + 2, has_sign ? sign : ' ', closing == '%');
     return true;
@@ -255,7 +264,8 @@ void Lexer::read_escape(std::string& value) {
   constexpr std::string_view kMeanings = "\n\t\r\b\f\v\a\\'\"";
   const size_t known = kLetters.find(letter);
   if (known != npos) {
-    if (known < kMeanings.size()) value.push_back(kMeanings[known]);  // backslash, line end: nothing
+    if (known < kMeanings.size())
+      value.push_back(kMeanings[known]);  // backslash, line end: nothing
     return;
   }
   const auto read_digits = [&](size_t count_max, int base) {

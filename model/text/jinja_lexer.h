@@ -9,7 +9,8 @@
 
 namespace baton::jinja {
 
-// Thrown while a template is read; the line is in the message. ChatTemplate makes a ConfigError of it.
+// Thrown while a template is read; the line is in the message. ChatTemplate makes a ConfigError of
+// it.
 class SyntaxError : public std::exception {
  public:
   SyntaxError(int line, const std::string& message)

@@ -9,8 +9,7 @@ namespace baton::jinja {
 namespace {
 
 Value nothing_at(const Value& object, std::string_view name) {
-  const std::string owner =
-      object.is<None>() ? "'None'" : "'" + type_name(object) + " object'";
+  const std::string owner = object.is<None>() ? "'None'" : "'" + type_name(object) + " object'";
   return make_undefined(owner + " has no attribute '" + std::string(name) + "'");
 }
 
@@ -53,10 +52,12 @@ Integer slice_bound(const Value& value, Integer fallback, Integer size, bool is_
   const auto given = as_integer(value);
   if (!given) throw RenderError("slice indices must be integers or None");
   const Integer index = *given < 0 ? *given + size : *given;
-  return is_backward ? std::clamp<Integer>(index, -1, size - 1) : std::clamp<Integer>(index, 0, size);
+  return is_backward ? std::clamp<Integer>(index, -1, size - 1)
+                     : std::clamp<Integer>(index, 0, size);
 }
 
-SliceRange slice_range(size_t item_count, const Value& start, const Value& stop, const Value& step) {
+SliceRange slice_range(size_t item_count, const Value& start, const Value& stop,
+                       const Value& step) {
   const Integer size = static_cast<Integer>(item_count);
   SliceRange range;
   if (!step.is<None>()) {

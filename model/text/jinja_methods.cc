@@ -23,9 +23,15 @@ Value dict_view(Call& call, SequenceKind kind) {
   return make_sequence(call.context, kind, std::move(items));
 }
 
-Value dict_items(Call& call) { return dict_view(call, SequenceKind::kItems); }
-Value dict_keys(Call& call) { return dict_view(call, SequenceKind::kKeys); }
-Value dict_values(Call& call) { return dict_view(call, SequenceKind::kValues); }
+Value dict_items(Call& call) {
+  return dict_view(call, SequenceKind::kItems);
+}
+Value dict_keys(Call& call) {
+  return dict_view(call, SequenceKind::kKeys);
+}
+Value dict_values(Call& call) {
+  return dict_view(call, SequenceKind::kValues);
+}
 
 Value dict_get(Call& call) {
   const auto bound = call.bind({"key", "default"});
@@ -159,6 +165,8 @@ Integer integer_argument(const Call& call, const Value* value, Integer fallback)
   return *integer;
 }
 
-bool is_given(const Value* value) { return value && !value->is<None>(); }
+bool is_given(const Value* value) {
+  return value && !value->is<None>();
+}
 
 }  // namespace baton::jinja

@@ -26,7 +26,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, std::max(begin, skip_space_back(text)) - begin);
 }
 
-// int(text, base): blanks around, a sign, a prefix of the base's own, single underscores between digits.
+// int(text, base): blanks around, a sign, a prefix of the base's own, single underscores between
+// digits.
 std::optional<Integer> parse_integer(std::string_view text, int base) {
   text = trimmed(text);
   const bool is_negative = text.starts_with('-');

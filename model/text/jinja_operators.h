@@ -8,11 +8,21 @@
 namespace baton::jinja {
 
 enum class BinaryOperator { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower };
-enum class CompareOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
+enum class CompareOperator {
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIn,
+  kNotIn
+};
 
 bool is_true(const Value& value);
 bool equals(RenderContext& context, const Value& a, const Value& b);
-bool less(RenderContext& context, const Value& a, const Value& b);  // throws where Python has no order
+bool less(RenderContext& context, const Value& a,
+          const Value& b);  // throws where Python has no order
 bool contains(RenderContext& context, const Value& container, const Value& item);
 bool compare(RenderContext& context, CompareOperator op, const Value& a, const Value& b);
 
@@ -25,7 +35,8 @@ Value slice(RenderContext& context, const Value& object, const Value& start, con
             const Value& step);
 Value attribute(const Value& object, std::string_view name);
 
-// What `for` and the filters iterate over: items, characters, keys. Throws for what cannot be iterated.
+// What `for` and the filters iterate over: items, characters, keys. Throws for what cannot be
+// iterated.
 SequencePtr iterate(RenderContext& context, const Value& value);
 
 // Number as double or integer, bool included.

@@ -23,7 +23,8 @@ class Parser {
   }
 
  private:
-  // Up to a tag that begins with one of `ends`, whose name becomes the current token; or up to the end of the template.
+  // Up to a tag that begins with one of `ends`, whose name becomes the current token; or up to the
+  // end of the template.
   Block statements(std::initializer_list<std::string_view> ends) {
     if (++depth_ > kBlockNestingMax) {
       throw SyntaxError(tokens_.line(), "blocks nested deeper than 50 levels");
@@ -190,7 +191,8 @@ class Parser {
     }
     const Token name = tokens_.expect(TokenKind::kName, "a name to assign to");
     for (std::string_view reserved : {"true", "false", "none", "True", "False", "None"}) {
-      if (name.text == reserved) throw SyntaxError(name.line, "can't assign to '" + name.text + "'");
+      if (name.text == reserved)
+        throw SyntaxError(name.line, "can't assign to '" + name.text + "'");
     }
     Target target{name.text, {}, {}};
     if (tokens_.skip_operator(".")) {
@@ -222,6 +224,8 @@ class Parser {
 
 }  // namespace
 
-Block parse_template(std::string source) { return Parser(std::move(source)).run(); }
+Block parse_template(std::string source) {
+  return Parser(std::move(source)).run();
+}
 
 }  // namespace baton::jinja

@@ -1,5 +1,5 @@
-// Tokens to a syntax tree, with jinja2's grammar. Left out: inheritance, include, import, recursive loops (a chat template is one
-// file); each is refused by name.
+// Tokens to a syntax tree, with jinja2's grammar. Left out: inheritance, include, import, recursive
+// loops (a chat template is one file); each is refused by name.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// The second half of ExpressionParser: what follows an operand (attributes, items, calls, filters, tests).
+// The second half of ExpressionParser: what follows an operand (attributes, items, calls, filters,
+// tests).
 #include "model/text/jinja_expression_parser.h"
 
 namespace baton::jinja {
@@ -82,10 +83,9 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr input) {
   const int line = tokens_.next().line;
   const bool is_negated = tokens_.skip_name("not");
   Test test{std::move(input), dotted_name(), {}, is_negated};
-  const bool starts_argument =
-      tokens_.is(TokenKind::kName) || tokens_.is(TokenKind::kString) ||
-      tokens_.is(TokenKind::kInteger) || tokens_.is(TokenKind::kFloat) ||
-      tokens_.is_operator("[") || tokens_.is_operator("{");
+  const bool starts_argument = tokens_.is(TokenKind::kName) || tokens_.is(TokenKind::kString) ||
+                               tokens_.is(TokenKind::kInteger) || tokens_.is(TokenKind::kFloat) ||
+                               tokens_.is_operator("[") || tokens_.is_operator("{");
   if (tokens_.is_operator("(")) {
     test.arguments = arguments();
   } else if (starts_argument && !tokens_.is_name("else") && !tokens_.is_name("or") &&

@@ -1,6 +1,7 @@
-// What one render may use up: steps, depth and memory. Every allocation of the template engine is charged here and given back
-// when the value dies. One a render; used by its thread only. Exceptions stay inside the engine: ChatTemplate::render turns
-// RenderError into a Status (an interpreter that returns a Result from every expression is three times its size).
+// What one render may use up: steps, depth and memory. Every allocation of the template engine is
+// charged here and given back when the value dies. One a render; used by its thread only.
+// Exceptions stay inside the engine: ChatTemplate::render turns RenderError into a Status (an
+// interpreter that returns a Result from every expression is three times its size).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,9 @@ class RenderError : public std::exception {
   explicit RenderError(std::string message, bool from_template = false)
       : message_(std::move(message)), from_template_(from_template) {}
   const char* what() const noexcept override { return message_.c_str(); }
-  bool from_template() const { return from_template_; }  // raise_exception: its message is passed on as it is
+  bool from_template() const {
+    return from_template_;
+  }  // raise_exception: its message is passed on as it is
 
  private:
   std::string message_;
@@ -66,8 +69,10 @@ class RenderContext {
 
   // All throw RenderError with the limit's name.
   void step(int64_t count = 1);
-  void work(int64_t bytes) { step(bytes / kBytesPerStep); }  // looking through long text costs steps too
-  Charge charge(int64_t bytes);                              // costs steps by size
+  void work(int64_t bytes) {
+    step(bytes / kBytesPerStep);
+  }                              // looking through long text costs steps too
+  Charge charge(int64_t bytes);  // costs steps by size
   void check_value_depth(int32_t depth) const;
   void enter();
   void leave() { --depth_; }

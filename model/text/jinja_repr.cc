@@ -27,17 +27,23 @@ bool is_printable(int32_t c) {
     case UTF8PROC_CATEGORY_CO:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
-    case UTF8PROC_CATEGORY_ZS: return false;
-    default: return true;
+    case UTF8PROC_CATEGORY_ZS:
+      return false;
+    default:
+      return true;
   }
 }
 
 std::string repr_of_code_point(int32_t c, char quote) {
   switch (c) {
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    case '\\': return "\\\\";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case '\\':
+      return "\\\\";
   }
   if (c == quote) return std::string("\\") + quote;
   if (!is_printable(c)) return hex_escape(c);
@@ -77,12 +83,22 @@ void append_sequence_repr(TextBuilder& out, const Sequence& sequence) {
       append_items(out, sequence.items);
       out.append(sequence.items.size() == 1 ? ",)" : ")");
       return;
-    case SequenceKind::kGenerator: out.append("<generator object>"); return;
-    case SequenceKind::kItems: out.append("dict_items(["); break;
-    case SequenceKind::kKeys: out.append("dict_keys(["); break;
-    case SequenceKind::kValues: out.append("dict_values(["); break;
+    case SequenceKind::kGenerator:
+      out.append("<generator object>");
+      return;
+    case SequenceKind::kItems:
+      out.append("dict_items([");
+      break;
+    case SequenceKind::kKeys:
+      out.append("dict_keys([");
+      break;
+    case SequenceKind::kValues:
+      out.append("dict_values([");
+      break;
     case SequenceKind::kList:
-    case SequenceKind::kRange: out.append("["); break;
+    case SequenceKind::kRange:
+      out.append("[");
+      break;
   }
   append_items(out, sequence.items);
   const bool is_view =
@@ -151,7 +167,8 @@ std::string float_to_string(double value) {
   const std::string scientific(buffer, written.ptr);
   const int exponent = std::stoi(scientific.substr(scientific.find('e') + 1));
   if (exponent < -4 || exponent >= 16) return scientific;
-  const auto fixed = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
+  const auto fixed =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
   std::string out(buffer, fixed.ptr);
   if (out.find('.') == std::string::npos) out += ".0";
   return out;
@@ -165,6 +182,8 @@ MarkedText to_text(RenderContext& context, const Value& value) {
   return out.take();
 }
 
-void append_repr(TextBuilder& out, const Value& value) { std::visit(ReprVisitor{out}, value.variant()); }
+void append_repr(TextBuilder& out, const Value& value) {
+  std::visit(ReprVisitor{out}, value.variant());
+}
 
 }  // namespace baton::jinja

@@ -1,4 +1,5 @@
-// Values as text, the way Python's str(), repr() and json.dumps() write them. Marks of user text survive.
+// Values as text, the way Python's str(), repr() and json.dumps() write them. Marks of user text
+// survive.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,7 +11,8 @@ namespace baton::jinja {
 
 std::string integer_to_string(Integer value);
 std::string digits_in_base(Integer value, int base);  // without sign
-std::string float_to_string(double value);  // shortest digits that read back equal, as Python prints them: 1.0, 1e+16
+std::string float_to_string(
+    double value);  // shortest digits that read back equal, as Python prints them: 1.0, 1e+16
 
 // str(): a string is itself, undefined is "", containers print their items' repr.
 MarkedText to_text(RenderContext& context, const Value& value);

@@ -67,10 +67,18 @@ Value select_items(Call& call, size_t skip, bool keeps_matching) {
   }
   return generator(call, std::move(items));
 }
-Value filter_select(Call& call) { return select_items(call, 0, true); }
-Value filter_reject(Call& call) { return select_items(call, 0, false); }
-Value filter_selectattr(Call& call) { return select_items(call, 1, true); }
-Value filter_rejectattr(Call& call) { return select_items(call, 1, false); }
+Value filter_select(Call& call) {
+  return select_items(call, 0, true);
+}
+Value filter_reject(Call& call) {
+  return select_items(call, 0, false);
+}
+Value filter_selectattr(Call& call) {
+  return select_items(call, 1, true);
+}
+Value filter_rejectattr(Call& call) {
+  return select_items(call, 1, false);
+}
 
 Value filter_default(Call& call) {
   const auto bound = call.bind({"default_value", "boolean"});
@@ -146,14 +154,13 @@ Value filter_groupby(Call& call) {
   std::vector<Value> groups;
   for (size_t begin = 0, end = 0; begin < members.size(); begin = end) {
     std::vector<Value> items;
-    for (end = begin; end < members.size() && equals(call.context, members[end].folded_key,
-                                                     members[begin].folded_key);
+    for (end = begin; end < members.size() &&
+                      equals(call.context, members[end].folded_key, members[begin].folded_key);
          ++end) {
       items.push_back(members[end].item);
     }
     const Value list = make_sequence(call.context, SequenceKind::kList, std::move(items));
-    groups.push_back(
-        make_sequence(call.context, SequenceKind::kTuple, {members[begin].key, list}));
+    groups.push_back(make_sequence(call.context, SequenceKind::kTuple, {members[begin].key, list}));
   }
   return make_sequence(call.context, SequenceKind::kList, std::move(groups));
 }
@@ -188,11 +195,16 @@ NativeFunction find_select_filter(std::string_view name) {
     NativeFunction function;
   };
   static constexpr Entry kFilters[] = {
-      {"map", filter_map},           {"select", filter_select},
-      {"reject", filter_reject},     {"selectattr", filter_selectattr},
-      {"rejectattr", filter_rejectattr}, {"default", filter_default},
-      {"d", filter_default},         {"attr", filter_attr},
-      {"batch", filter_batch},       {"slice", filter_slice},
+      {"map", filter_map},
+      {"select", filter_select},
+      {"reject", filter_reject},
+      {"selectattr", filter_selectattr},
+      {"rejectattr", filter_rejectattr},
+      {"default", filter_default},
+      {"d", filter_default},
+      {"attr", filter_attr},
+      {"batch", filter_batch},
+      {"slice", filter_slice},
       {"groupby", filter_groupby},
   };
   for (const Entry& entry : kFilters) {

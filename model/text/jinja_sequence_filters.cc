@@ -9,9 +9,13 @@
 namespace baton::jinja {
 namespace {
 
-std::vector<Value> input_items(const Call& call) { return iterate(call.context, call.self)->items; }
+std::vector<Value> input_items(const Call& call) {
+  return iterate(call.context, call.self)->items;
+}
 
-bool flag(const Value* value) { return value && is_true(*value); }
+bool flag(const Value* value) {
+  return value && is_true(*value);
+}
 
 Value filter_length(Call& call) {
   call.bind({});
@@ -56,9 +60,8 @@ Value filter_join(Call& call) {
   for (const Value& item : input->items) {
     if (!first) out.append(separator);
     first = false;
-    out.append(to_text(call.context, is_given(bound[1])
-                                         ? attribute_path(call.context, item, *bound[1])
-                                         : item));
+    out.append(to_text(call.context,
+                       is_given(bound[1]) ? attribute_path(call.context, item, *bound[1]) : item));
   }
   return out.finish();
 }
@@ -141,16 +144,20 @@ Value extreme(Call& call, bool wants_greatest) {
   Value best_key = sort_key(call, best, bound[1], flag(bound[0]));
   for (size_t i = 1; i < items->items.size(); ++i) {
     Value key = sort_key(call, items->items[i], bound[1], flag(bound[0]));
-    const bool is_better = wants_greatest ? less(call.context, best_key, key)
-                                          : less(call.context, key, best_key);
+    const bool is_better =
+        wants_greatest ? less(call.context, best_key, key) : less(call.context, key, best_key);
     if (!is_better) continue;
     best = items->items[i];
     best_key = std::move(key);
   }
   return best;
 }
-Value filter_min(Call& call) { return extreme(call, false); }
-Value filter_max(Call& call) { return extreme(call, true); }
+Value filter_min(Call& call) {
+  return extreme(call, false);
+}
+Value filter_max(Call& call) {
+  return extreme(call, true);
+}
 
 Value filter_unique(Call& call) {
   const auto bound = call.bind({"case_sensitive", "attribute"});
@@ -203,11 +210,11 @@ NativeFunction find_sequence_filter(std::string_view name) {
     NativeFunction function;
   };
   static constexpr Entry kFilters[] = {
-      {"length", filter_length}, {"count", filter_length},     {"first", filter_first},
-      {"last", filter_last},     {"list", filter_list},        {"join", filter_join},
-      {"reverse", filter_reverse}, {"sort", filter_sort},      {"dictsort", filter_dictsort},
-      {"min", filter_min},       {"max", filter_max},          {"unique", filter_unique},
-      {"sum", filter_sum},       {"items", filter_items},
+      {"length", filter_length},   {"count", filter_length}, {"first", filter_first},
+      {"last", filter_last},       {"list", filter_list},    {"join", filter_join},
+      {"reverse", filter_reverse}, {"sort", filter_sort},    {"dictsort", filter_dictsort},
+      {"min", filter_min},         {"max", filter_max},      {"unique", filter_unique},
+      {"sum", filter_sum},         {"items", filter_items},
   };
   for (const Entry& entry : kFilters) {
     if (entry.name == name) return entry.function;

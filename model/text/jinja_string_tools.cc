@@ -27,9 +27,13 @@ std::string to_upper(int32_t c) {
   return encoded(utf8proc_toupper(c));
 }
 
-std::string to_lower(int32_t c) { return encoded(utf8proc_tolower(c)); }
+std::string to_lower(int32_t c) {
+  return encoded(utf8proc_tolower(c));
+}
 
-bool is_cased(int32_t c) { return utf8proc_toupper(c) != c || utf8proc_tolower(c) != c || c == 0xdf; }
+bool is_cased(int32_t c) {
+  return utf8proc_toupper(c) != c || utf8proc_tolower(c) != c || c == 0xdf;
+}
 
 MarkedText strip(const MarkedText& text, const MarkedText* characters, bool left, bool right) {
   const std::string_view bytes = text.bytes;
@@ -102,7 +106,8 @@ void append_padding(TextBuilder& out, const MarkedText& fill, Integer count) {
   for (Integer i = 0; i < count; ++i) out.append(fill);
 }
 
-Value center(RenderContext& context, const MarkedText& text, Integer width, const MarkedText& fill) {
+Value center(RenderContext& context, const MarkedText& text, Integer width,
+             const MarkedText& fill) {
   const Integer missing = width - static_cast<Integer>(code_point_count(text.bytes));
   TextBuilder out(context);
   const Integer left = missing > 0 ? missing / 2 + (missing & width & 1) : 0;

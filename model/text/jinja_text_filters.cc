@@ -11,8 +11,12 @@
 namespace baton::jinja {
 namespace {
 
-MarkedText input_text(const Call& call) { return to_text(call.context, call.self); }
-bool is_markup(const Call& call) { return call.self.text() && call.self.text()->is_markup; }
+MarkedText input_text(const Call& call) {
+  return to_text(call.context, call.self);
+}
+bool is_markup(const Call& call) {
+  return call.self.text() && call.self.text()->is_markup;
+}
 
 Value filter_string(Call& call) {
   call.bind({});
@@ -25,8 +29,12 @@ Value convert(Call& call, std::string (*change)(int32_t)) {
   append_converted(out, input_text(call), change);
   return out.finish(is_markup(call));
 }
-Value filter_upper(Call& call) { return convert(call, to_upper); }
-Value filter_lower(Call& call) { return convert(call, to_lower); }
+Value filter_upper(Call& call) {
+  return convert(call, to_upper);
+}
+Value filter_lower(Call& call) {
+  return convert(call, to_lower);
+}
 
 Value filter_capitalize(Call& call) {
   call.bind({});
@@ -183,14 +191,14 @@ NativeFunction find_text_filter(std::string_view name) {
     NativeFunction function;
   };
   static constexpr Entry kFilters[] = {
-      {"string", filter_string},           {"upper", filter_upper},
-      {"lower", filter_lower},             {"capitalize", filter_capitalize},
-      {"title", filter_title},             {"trim", filter_trim},
-      {"center", filter_center},           {"replace", filter_replace},
-      {"indent", filter_indent},           {"truncate", filter_truncate},
-      {"safe", filter_safe},               {"escape", filter_escape},
-      {"e", filter_escape},                {"forceescape", filter_forceescape},
-      {"format", filter_format},           {"tojson", filter_tojson},
+      {"string", filter_string}, {"upper", filter_upper},
+      {"lower", filter_lower},   {"capitalize", filter_capitalize},
+      {"title", filter_title},   {"trim", filter_trim},
+      {"center", filter_center}, {"replace", filter_replace},
+      {"indent", filter_indent}, {"truncate", filter_truncate},
+      {"safe", filter_safe},     {"escape", filter_escape},
+      {"e", filter_escape},      {"forceescape", filter_forceescape},
+      {"format", filter_format}, {"tojson", filter_tojson},
   };
   for (const Entry& entry : kFilters) {
     if (entry.name == name) return entry.function;

@@ -11,7 +11,9 @@ namespace {
 
 constexpr auto npos = std::string_view::npos;
 
-const MarkedText& self_text(const Call& call) { return call.self.text()->text; }
+const MarkedText& self_text(const Call& call) {
+  return call.self.text()->text;
+}
 
 Value list_of_pieces(Call& call, const std::vector<ByteRange>& pieces) {
   std::vector<Value> items;
@@ -27,9 +29,15 @@ Value strip_sides(Call& call, bool left, bool right) {
   return make_text(call.context, strip(self_text(call), characters, left, right),
                    call.self.text()->is_markup);
 }
-Value text_strip(Call& call) { return strip_sides(call, true, true); }
-Value text_lstrip(Call& call) { return strip_sides(call, true, false); }
-Value text_rstrip(Call& call) { return strip_sides(call, false, true); }
+Value text_strip(Call& call) {
+  return strip_sides(call, true, true);
+}
+Value text_lstrip(Call& call) {
+  return strip_sides(call, true, false);
+}
+Value text_rstrip(Call& call) {
+  return strip_sides(call, false, true);
+}
 
 std::vector<ByteRange> split_at_blanks(std::string_view text, Integer count_max) {
   std::vector<ByteRange> pieces;
@@ -109,8 +117,12 @@ Value split_text(Call& call, bool from_right) {
   return list_of_pieces(call, from_right ? split_at_from_right(text, separator, count_max)
                                          : split_at(text, separator, count_max));
 }
-Value text_split(Call& call) { return split_text(call, false); }
-Value text_rsplit(Call& call) { return split_text(call, true); }
+Value text_split(Call& call) {
+  return split_text(call, false);
+}
+Value text_rsplit(Call& call) {
+  return split_text(call, true);
+}
 
 Value text_splitlines(Call& call) {
   const auto bound = call.bind({"keepends"});
@@ -121,8 +133,8 @@ Value partition(Call& call, bool from_right) {
   const auto bound = call.bind({"sep"});
   const MarkedText &text = self_text(call), &separator = text_argument(call, bound[0]);
   if (separator.bytes.empty()) throw RenderError("empty separator");
-  const size_t hit = from_right ? text.bytes.rfind(separator.bytes)
-                                : find_bytes(text.bytes, separator.bytes);
+  const size_t hit =
+      from_right ? text.bytes.rfind(separator.bytes) : find_bytes(text.bytes, separator.bytes);
   MarkedText before = text, middle, after;
   if (hit != npos) {
     before = text.slice(0, hit);
@@ -137,8 +149,12 @@ Value partition(Call& call, bool from_right) {
   }
   return make_sequence(call.context, SequenceKind::kTuple, std::move(parts));
 }
-Value text_partition(Call& call) { return partition(call, false); }
-Value text_rpartition(Call& call) { return partition(call, true); }
+Value text_partition(Call& call) {
+  return partition(call, false);
+}
+Value text_rpartition(Call& call) {
+  return partition(call, true);
+}
 
 Value convert(Call& call, std::string (*change)(int32_t)) {
   call.bind({});
@@ -146,8 +162,12 @@ Value convert(Call& call, std::string (*change)(int32_t)) {
   append_converted(out, self_text(call), change);
   return out.finish(call.self.text()->is_markup);
 }
-Value text_upper(Call& call) { return convert(call, to_upper); }
-Value text_lower(Call& call) { return convert(call, to_lower); }
+Value text_upper(Call& call) {
+  return convert(call, to_upper);
+}
+Value text_lower(Call& call) {
+  return convert(call, to_lower);
+}
 Value text_swapcase(Call& call) {
   return convert(call, [](int32_t c) {
     const std::string upper = to_upper(c);
@@ -207,8 +227,12 @@ Value justify(Call& call, bool to_left) {
   if (to_left) append_padding(out, fill, missing);
   return out.finish();
 }
-Value text_ljust(Call& call) { return justify(call, true); }
-Value text_rjust(Call& call) { return justify(call, false); }
+Value text_ljust(Call& call) {
+  return justify(call, true);
+}
+Value text_rjust(Call& call) {
+  return justify(call, false);
+}
 
 Value text_center(Call& call) {
   const auto bound = call.bind({"width", "fillchar"});
@@ -226,8 +250,9 @@ Value text_zfill(Call& call) {
   zero.bytes = "0";
   TextBuilder out(call.context);
   out.append(text, 0, sign);
-  append_padding(out, zero, integer_argument(call, bound[0], 0) -
-                                static_cast<Integer>(code_point_count(text.bytes)));
+  append_padding(
+      out, zero,
+      integer_argument(call, bound[0], 0) - static_cast<Integer>(code_point_count(text.bytes)));
   out.append(text, sign, text.bytes.size());
   return out.finish();
 }
@@ -252,17 +277,28 @@ NativeFunction find_text_method(std::string_view name) {
     NativeFunction function;
   };
   static constexpr Entry kMethods[] = {
-      {"strip", text_strip},           {"lstrip", text_lstrip},
-      {"rstrip", text_rstrip},         {"split", text_split},
-      {"rsplit", text_rsplit},         {"splitlines", text_splitlines},
-      {"partition", text_partition},   {"rpartition", text_rpartition},
-      {"upper", text_upper},           {"lower", text_lower},
-      {"swapcase", text_swapcase},     {"title", text_title},
-      {"capitalize", text_capitalize}, {"replace", text_replace},
-      {"join", text_join},             {"ljust", text_ljust},
-      {"rjust", text_rjust},           {"center", text_center},
-      {"zfill", text_zfill},           {"removeprefix", text_removeprefix},
-      {"format", format_braces},       {"removesuffix", text_removesuffix},
+      {"strip", text_strip},
+      {"lstrip", text_lstrip},
+      {"rstrip", text_rstrip},
+      {"split", text_split},
+      {"rsplit", text_rsplit},
+      {"splitlines", text_splitlines},
+      {"partition", text_partition},
+      {"rpartition", text_rpartition},
+      {"upper", text_upper},
+      {"lower", text_lower},
+      {"swapcase", text_swapcase},
+      {"title", text_title},
+      {"capitalize", text_capitalize},
+      {"replace", text_replace},
+      {"join", text_join},
+      {"ljust", text_ljust},
+      {"rjust", text_rjust},
+      {"center", text_center},
+      {"zfill", text_zfill},
+      {"removeprefix", text_removeprefix},
+      {"format", format_braces},
+      {"removesuffix", text_removesuffix},
   };
   for (const Entry& entry : kMethods) {
     if (entry.name == name) return entry.function;

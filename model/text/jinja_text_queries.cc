@@ -40,15 +40,23 @@ Integer find_in(Call& call, bool from_right) {
   const std::string_view all = call.self.text()->text.bytes;
   return static_cast<Integer>(code_point_count(all.substr(0, window.begin + hit)));
 }
-Value text_find(Call& call) { return find_in(call, false); }
-Value text_rfind(Call& call) { return find_in(call, true); }
+Value text_find(Call& call) {
+  return find_in(call, false);
+}
+Value text_rfind(Call& call) {
+  return find_in(call, true);
+}
 
 Value found_index(Integer index) {
   if (index < 0) throw RenderError("substring not found");
   return index;
 }
-Value text_index(Call& call) { return found_index(find_in(call, false)); }
-Value text_rindex(Call& call) { return found_index(find_in(call, true)); }
+Value text_index(Call& call) {
+  return found_index(find_in(call, false));
+}
+Value text_rindex(Call& call) {
+  return found_index(find_in(call, true));
+}
 
 Value text_count(Call& call) {
   const auto bound = call.bind({"sub", "start", "end"});
@@ -78,8 +86,12 @@ Value has_affix(Call& call, bool at_start) {
   text_argument(call, bound[0]);
   return matches(*bound[0]);
 }
-Value text_startswith(Call& call) { return has_affix(call, true); }
-Value text_endswith(Call& call) { return has_affix(call, false); }
+Value text_startswith(Call& call) {
+  return has_affix(call, true);
+}
+Value text_endswith(Call& call) {
+  return has_affix(call, false);
+}
 
 // True where all code points satisfy `test` and there is one.
 bool all_of_text(Call& call, bool (*test)(int32_t)) {
@@ -98,18 +110,28 @@ bool is_letter(int32_t c) {
   const auto category = utf8proc_category(c);
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
-bool is_decimal(int32_t c) { return utf8proc_category(c) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal(int32_t c) {
+  return utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
+}
 bool is_numeric(int32_t c) {
   const auto category = utf8proc_category(c);
   return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
-Value text_isalpha(Call& call) { return all_of_text(call, is_letter); }
-Value text_isdigit(Call& call) { return all_of_text(call, is_decimal); }
-Value text_isnumeric(Call& call) { return all_of_text(call, is_numeric); }
+Value text_isalpha(Call& call) {
+  return all_of_text(call, is_letter);
+}
+Value text_isdigit(Call& call) {
+  return all_of_text(call, is_decimal);
+}
+Value text_isnumeric(Call& call) {
+  return all_of_text(call, is_numeric);
+}
 Value text_isalnum(Call& call) {
   return all_of_text(call, [](int32_t c) { return is_letter(c) || is_numeric(c); });
 }
-Value text_isspace(Call& call) { return all_of_text(call, is_python_space); }
+Value text_isspace(Call& call) {
+  return all_of_text(call, is_python_space);
+}
 Value text_isascii(Call& call) {
   return call.self.text()->text.bytes.empty() ||
          all_of_text(call, [](int32_t c) { return c < 0x80; });
@@ -128,8 +150,12 @@ Value is_case(Call& call, std::string (*convert)(int32_t)) {
   }
   return has_cased;
 }
-Value text_isupper(Call& call) { return is_case(call, to_upper); }
-Value text_islower(Call& call) { return is_case(call, to_lower); }
+Value text_isupper(Call& call) {
+  return is_case(call, to_upper);
+}
+Value text_islower(Call& call) {
+  return is_case(call, to_lower);
+}
 
 }  // namespace
 
@@ -139,11 +165,11 @@ NativeFunction find_text_query(std::string_view name) {
     NativeFunction function;
   };
   static constexpr Entry kQueries[] = {
-      {"find", text_find},           {"rfind", text_rfind},         {"index", text_index},
-      {"rindex", text_rindex},       {"count", text_count},         {"startswith", text_startswith},
-      {"endswith", text_endswith},   {"isalpha", text_isalpha},     {"isdigit", text_isdigit},
-      {"isdecimal", text_isdigit},   {"isnumeric", text_isnumeric}, {"isalnum", text_isalnum},
-      {"isspace", text_isspace},     {"isascii", text_isascii},     {"isupper", text_isupper},
+      {"find", text_find},         {"rfind", text_rfind},         {"index", text_index},
+      {"rindex", text_rindex},     {"count", text_count},         {"startswith", text_startswith},
+      {"endswith", text_endswith}, {"isalpha", text_isalpha},     {"isdigit", text_isdigit},
+      {"isdecimal", text_isdigit}, {"isnumeric", text_isnumeric}, {"isalnum", text_isalnum},
+      {"isspace", text_isspace},   {"isascii", text_isascii},     {"isupper", text_isupper},
       {"islower", text_islower},
   };
   for (const Entry& entry : kQueries) {

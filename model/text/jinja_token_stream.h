@@ -19,9 +19,13 @@ class TokenStream {
   int line() const { return current().line; }
 
   bool is(TokenKind kind) const { return current().kind == kind; }
-  bool is_operator(std::string_view text) const { return is_token(current(), TokenKind::kOperator, text); }
+  bool is_operator(std::string_view text) const {
+    return is_token(current(), TokenKind::kOperator, text);
+  }
   bool is_name(std::string_view text) const { return is_token(current(), TokenKind::kName, text); }
-  bool is_name_ahead(std::string_view text) const { return is_token(ahead(), TokenKind::kName, text); }
+  bool is_name_ahead(std::string_view text) const {
+    return is_token(ahead(), TokenKind::kName, text);
+  }
   bool is_operator_ahead(std::string_view text) const {
     return is_token(ahead(), TokenKind::kOperator, text);
   }
@@ -54,13 +58,20 @@ class TokenStream {
   }
   std::string description() const {
     switch (current().kind) {
-      case TokenKind::kText: return "template data";
-      case TokenKind::kVariableBegin: return "'{{'";
-      case TokenKind::kVariableEnd: return "'}}'";
-      case TokenKind::kBlockBegin: return "'{%'";
-      case TokenKind::kBlockEnd: return "'%}'";
-      case TokenKind::kEnd: return "the end of the template";
-      default: return "'" + current().text + "'";
+      case TokenKind::kText:
+        return "template data";
+      case TokenKind::kVariableBegin:
+        return "'{{'";
+      case TokenKind::kVariableEnd:
+        return "'}}'";
+      case TokenKind::kBlockBegin:
+        return "'{%'";
+      case TokenKind::kBlockEnd:
+        return "'%}'";
+      case TokenKind::kEnd:
+        return "the end of the template";
+      default:
+        return "'" + current().text + "'";
     }
   }
 

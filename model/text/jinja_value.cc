@@ -20,13 +20,20 @@ struct TypeName {
   std::string operator()(const TextPtr&) const { return "str"; }
   std::string operator()(const SequencePtr& sequence) const {
     switch (sequence->kind) {
-      case SequenceKind::kList: return "list";
-      case SequenceKind::kTuple: return "tuple";
-      case SequenceKind::kRange: return "range";
-      case SequenceKind::kItems: return "dict_items";
-      case SequenceKind::kKeys: return "dict_keys";
-      case SequenceKind::kValues: return "dict_values";
-      case SequenceKind::kGenerator: return "generator";
+      case SequenceKind::kList:
+        return "list";
+      case SequenceKind::kTuple:
+        return "tuple";
+      case SequenceKind::kRange:
+        return "range";
+      case SequenceKind::kItems:
+        return "dict_items";
+      case SequenceKind::kKeys:
+        return "dict_keys";
+      case SequenceKind::kValues:
+        return "dict_values";
+      case SequenceKind::kGenerator:
+        return "generator";
     }
     return "list";
   }
@@ -136,7 +143,9 @@ void DictBuilder::put(const Value& key, Value value, bool replaces) {
   }
 }
 
-Value DictBuilder::finish() { return DictPtr(std::move(dict_)); }
+Value DictBuilder::finish() {
+  return DictPtr(std::move(dict_));
+}
 
 void TextBuilder::append(std::string_view piece, bool from_user) {
   charge_.grow(static_cast<int64_t>(piece.size()));
@@ -162,7 +171,9 @@ int32_t value_depth(const Value& value) {
   return 0;
 }
 
-std::string type_name(const Value& value) { return std::visit(TypeName{}, value.variant()); }
+std::string type_name(const Value& value) {
+  return std::visit(TypeName{}, value.variant());
+}
 
 std::string hash_key(const Value& key) {
   if (const Text* text = key.text()) return "s" + text->text.bytes;

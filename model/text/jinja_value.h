@@ -1,6 +1,7 @@
-// The values of a template: what Python's str, int, float, bool, None, list, tuple, dict are to jinja2, and what jinja2 adds
-// (undefined, namespace, loop, callables). Shared and immutable, but for namespaces and the position of a loop.
-// Used by the jinja_* files only; a value belongs to the thread of its render, constants of a template to all.
+// The values of a template: what Python's str, int, float, bool, None, list, tuple, dict are to
+// jinja2, and what jinja2 adds (undefined, namespace, loop, callables). Shared and immutable, but
+// for namespaces and the position of a loop. Used by the jinja_* files only; a value belongs to the
+// thread of its render, constants of a template to all.
 #pragma once
 
 #include <cstdint>
@@ -30,21 +31,22 @@ using NamespacePtr = std::shared_ptr<Namespace>;
 using LoopPtr = std::shared_ptr<Loop>;
 using CallablePtr = std::shared_ptr<const Callable>;
 
-using Integer = __int128;  // holds every integer of a JSON document; Python's have no end, ours report overflow
+using Integer =
+    __int128;  // holds every integer of a JSON document; Python's have no end, ours report overflow
 
 struct Undefined {
-  std::shared_ptr<const std::string> reason;  // "'x' is undefined": thrown when the value is used; may be null
+  std::shared_ptr<const std::string>
+      reason;  // "'x' is undefined": thrown when the value is used; may be null
 };
 struct None {};
 
 class Value {
  public:
-  using Variant = std::variant<Undefined, None, bool, Integer, double, TextPtr, SequencePtr, DictPtr,
-                               NamespacePtr, LoopPtr, CallablePtr>;
+  using Variant = std::variant<Undefined, None, bool, Integer, double, TextPtr, SequencePtr,
+                               DictPtr, NamespacePtr, LoopPtr, CallablePtr>;
   Value() = default;  // undefined
   template <typename T>
-    requires std::is_constructible_v<Variant, T>
-  Value(T value) : variant_(std::move(value)) {}
+  requires std::is_constructible_v<Variant, T> Value(T value) : variant_(std::move(value)) {}
   explicit Value(int64_t value) : variant_(static_cast<Integer>(value)) {}
   explicit Value(size_t value) : variant_(static_cast<Integer>(value)) {}
 
@@ -70,7 +72,8 @@ class Value {
 
 struct Text {
   MarkedText text;
-  bool is_markup = false;  // made by |safe or |escape: `+` escapes what it is joined to, as markupsafe does
+  bool is_markup =
+      false;  // made by |safe or |escape: `+` escapes what it is joined to, as markupsafe does
   Charge charge;
 };
 
@@ -84,7 +87,7 @@ struct Sequence {
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> entries;  // in order of insertion
+  std::vector<std::pair<Value, Value>> entries;   // in order of insertion
   std::unordered_map<std::string, size_t> index;  // hash_key(key) -> entry
   int32_t depth = 1;
   Charge charge;
@@ -103,7 +106,8 @@ struct Loop {
   size_t index = 0;
 };
 
-// Arguments of a call of a filter, test, method or global function. The callee reads them through bind().
+// Arguments of a call of a filter, test, method or global function. The callee reads them through
+// bind().
 struct Call {
   RenderContext& context;
   std::string_view name;  // of the callee, for messages
@@ -111,7 +115,8 @@ struct Call {
   std::vector<Value> args;
   std::vector<std::pair<std::string, Value>> kwargs;
 
-  // Arguments by parameter; null where none was given. Throws RenderError for too many or unknown ones.
+  // Arguments by parameter; null where none was given. Throws RenderError for too many or unknown
+  // ones.
   std::vector<const Value*> bind(std::initializer_list<std::string_view> parameters) const;
 };
 using NativeFunction = Value (*)(Call& call);
@@ -129,7 +134,7 @@ struct Callable {
 
 Value make_text(RenderContext& context, MarkedText text, bool is_markup = false);
 Value make_text(RenderContext& context, std::string_view bytes);  // not the user's
-Value make_constant_text(std::string bytes);                      // a template's own literal: not charged
+Value make_constant_text(std::string bytes);  // a template's own literal: not charged
 Value make_sequence(RenderContext& context, SequenceKind kind, std::vector<Value> items);
 Value make_undefined(std::string reason);
 
@@ -167,6 +172,7 @@ class TextBuilder {
 
 int32_t value_depth(const Value& value);
 std::string type_name(const Value& value);  // Python's: "str", "NoneType", ...
-std::string hash_key(const Value& key);     // equal for equal keys; throws RenderError for lists and dicts
+std::string hash_key(
+    const Value& key);  // equal for equal keys; throws RenderError for lists and dicts
 
 }  // namespace baton::jinja

@@ -295,11 +295,7 @@ end:
        :: copying[i] && copy_gen[i] == gen -> released[i] = true
 #endif
        :: stage[i] == holding && p_gen[i] == gen -> send_d(i, DRAINED, gen); stage[i] = idle
-#ifdef BUG_RELEASE_UNANSWERED
-       :: else
-#else
        :: else -> send_d(i, DRAINED, gen) /* ended, or never seen */
-#endif
        fi;
        gen = 0; page = 0
      }
