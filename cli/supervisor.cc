@@ -30,6 +30,8 @@ void sleep_ms(int64_t ms) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before prctl took effect
   setpgid(0, 0);                        // Ctrl-C reaches the supervisor alone, which then drains
+  std::signal(SIGTERM, SIG_DFL);  // our handlers are not the child's
+  std::signal(SIGINT, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -59,8 +61,12 @@ void Supervisor::start(Child& child) {
   for (std::string& argument : child.spec.argv) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const pid_t parent = getpid();
+  sigset_t all, before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);  // no handler of ours runs in the child
   const pid_t pid = fork();
   if (pid == 0) become(child.spec, argv.data(), parent);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
   child.started_us = clock_.now_us();
   child.pid = std::max(pid, 0);
   if (pid < 0) child.start_at_us = clock_.now_us() + kBackoffMaxMs * 1000;

@@ -174,7 +174,7 @@ namespace {
 
 // A process of our own that speaks UCX to D's worker.
 struct RawUcxPeer {
-  explicit RawUcxPeer(const std::string& endpoint_address) : worker(*UcxWorker::make()) {
+  explicit RawUcxPeer(const std::string& endpoint_address) : worker(std::move(*UcxWorker::make())) {
     std::string host;
     std::string address;
     WireReader in(endpoint_address);

@@ -55,6 +55,7 @@ TEST_CASE("pages arrive whole, by layers of a step and as complete pages") {
     pair.p.mover->finish(5, 3);
     pair.run_step(3, computed);
     CHECK_EQ(pair.p.log.wait(Kind::kDone).transfer, 5);
+    pair.d.mover->disallow(1);  // as D does before it reads the pages
     for (const PushPage& page : pages) CHECK(same_page(pair.p.pools, pair.d.pools, page));
     int32_t untouched = 0;
     for (int32_t page = 0; page < kTestPages; ++page) untouched += pair.d.pools.is_zero(1, page);
@@ -76,6 +77,7 @@ TEST_CASE("only the slices of layers that are written go") {
     pair.p.mover->layer_written(input, 3);  // its second layer
     pair.p.mover->finish(5, 0);
     pair.p.log.wait(Kind::kDone);
+    pair.d.mover->disallow(1);
     const PagePool& from = *pair.p.pools.borrowed[1];
     const PagePool& to = *pair.d.pools.borrowed[1];
     const int64_t layer_bytes = pair.p.pools.layout.groups[1].layer_bytes();
@@ -231,19 +233,18 @@ TEST_CASE("delayed copies arrive, and a connection lost in the middle fails what
             [](const MoverEvent&) {});
     p.attach(1, d.offer(2), long_lease());
     REQUIRE_EQ(log.wait(Kind::kAttached).error, "");
-    std::vector<int32_t> all(kTestPages);
-    for (int32_t i = 0; i < kTestPages; ++i) all[i] = i;
-    d.allow(2, 1, {all, all});
     for (TransferId transfer = 1;; ++transfer) {  // until the draw that breaks it
       REQUIRE_LT(transfer, 1000);
       const PushPage page{transfer, 0, static_cast<int32_t>(transfer % kTestPages),
                           static_cast<int32_t>(transfer % 7)};
-      p.begin(transfer, 1, 1);
+      d.allow(2, transfer, {{page.dst_page}, {}});
+      p.begin(transfer, 1, transfer);
       p.push({page});
       p.finish(transfer, 0);
       const MoverEvent ended = log.wait_any();
       if (ended.kind == Kind::kFailed) break;
       REQUIRE_EQ(ended.kind, Kind::kDone);
+      d.disallow(transfer);
       CHECK(same_page(from, to, page));
     }
     CHECK_EQ(log.wait(Kind::kAttachFailed).link, 1);

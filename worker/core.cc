@@ -10,6 +10,30 @@ namespace {
 constexpr int64_t kStatusIntervalUs = 20'000;    // at most so often, when something has changed
 constexpr int64_t kStatusKeepaliveUs = 500'000;  // at least so often
 
+// What the engine takes for granted; the router has checked it, but another router may not.
+Status check_request(const PeerInfo& self, const SamplingSpec& spec, int32_t prompt_len,
+                     const std::vector<TokenId>& tokens) {
+  const auto count = static_cast<int32_t>(tokens.size());
+  if (count < 1 || prompt_len < 1 || prompt_len > count) {
+    return invalid_argument("prompt: got " + std::to_string(prompt_len) + " of " +
+                            std::to_string(count) + " tokens, want at least 1");
+  }
+  if (count > self.context_len) {
+    return invalid_argument("prompt: got " + std::to_string(count) + " tokens, want at most " +
+                            std::to_string(self.context_len));
+  }
+  if (spec.n < 1 || spec.max_tokens < 0) {
+    return invalid_argument("n and max_tokens: got " + std::to_string(spec.n) + " and " +
+                            std::to_string(spec.max_tokens) + ", want at least 1 and 0");
+  }
+  for (const TokenId token : tokens) {
+    if (token >= 0 && token < self.vocab_size) continue;
+    return invalid_argument("prompt: got token id " + std::to_string(token) + ", want 0 to " +
+                            std::to_string(self.vocab_size - 1));
+  }
+  return {};
+}
+
 // A moving average that forgets half of the past in about seven samples.
 void average_in(double& mean, double sample) {
   mean = mean == 0 ? sample : 0.9 * mean + 0.1 * sample;
@@ -107,9 +131,13 @@ void WorkerCore::on(LinkMessage message) {
 
 void WorkerCore::on_router_message(LinkId, Message message) {
   if (auto* open = std::get_if<Open>(&message)) {
-    landing_side_.on_open(std::move(*open));
+    if (acceptable(open->id, open->spec, open->prompt_len, open->tokens)) {
+      landing_side_.on_open(std::move(*open));
+    }
   } else if (auto* prefill = std::get_if<Prefill>(&message)) {
-    push_side_.on_prefill(std::move(*prefill));
+    if (acceptable(prefill->id, prefill->spec, prefill->prompt_len, prefill->tokens)) {
+      push_side_.on_prefill(std::move(*prefill));
+    }
   } else if (auto* cancel = std::get_if<Cancel>(&message)) {
     if (cancel->choice < 0) push_side_.on_cancel(cancel->id);
     landing_side_.on_cancel(cancel->id, cancel->choice);
@@ -118,6 +146,15 @@ void WorkerCore::on_router_message(LinkId, Message message) {
   } else {
     ++counters_.stale_messages;
   }
+}
+
+bool WorkerCore::acceptable(const AttemptId& id, const SamplingSpec& spec, int32_t prompt_len,
+                            const std::vector<TokenId>& tokens) {
+  const Status status = check_request(self_, spec, prompt_len, tokens);
+  if (!status.ok()) {
+    routers_.send(id.id, Failed{.id = id, .retryable = false, .message = status.message()});
+  }
+  return status.ok();
 }
 
 void WorkerCore::on_prefill_message(LinkId link, Message message) {

@@ -63,6 +63,8 @@ class WorkerCore {
   void on(LinkDown down);
   void on(LinkMessage message);
   void on_router_message(LinkId link, Message message);
+  bool acceptable(const AttemptId& id, const SamplingSpec& spec, int32_t prompt_len,
+                  const std::vector<TokenId>& tokens);    // false: the router has been told
   void on_prefill_message(LinkId link, Message message);  // from a P to us as D
   void on_decode_message(LinkId link, Message message);   // from a D to us as P
   void on(StepOutput output);

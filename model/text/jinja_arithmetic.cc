@@ -129,6 +129,9 @@ Value add_sequences(RenderContext& context, const Sequence& a, const Sequence& b
 }
 
 Value repeat(RenderContext& context, const Value& value, Integer count) {
+  if (count > INT64_MAX || count < INT64_MIN) {
+    throw RenderError("cannot fit 'int' into an index-sized integer");
+  }
   if (count < 0) count = 0;
   if (const Text* text = value.text()) {
     TextBuilder out(context);

@@ -74,6 +74,19 @@ std::string whitespace_pattern() {
   return "[" + word + "]+|[^" + word + R"(\s]+)";
 }
 
+// `tokenizers` knows the punctuation of Unicode 8: what came later is none, and the two that have
+// left the category since still are.
+std::string punctuation_pattern() {
+  const std::string later =
+      R"(\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}-\x{1B7E}\x{2E43}-\x{2E4F})"
+      R"(\x{2E52}-\x{2E5D}\x{10EAD}\x{10F55}-\x{10F59}\x{10F86}-\x{10F89})"
+      R"(\x{1144B}-\x{1144F}\x{1145A}-\x{1145B}\x{1145D}\x{11660}-\x{1166C}\x{116B9})"
+      R"(\x{1183B}\x{11944}-\x{11946}\x{119E2}\x{11A3F}-\x{11A46}\x{11A9A}-\x{11A9C})"
+      R"(\x{11A9E}-\x{11AA2}\x{11C41}-\x{11C45}\x{11C70}-\x{11C71}\x{11EF7}-\x{11EF8})"
+      R"(\x{11FFF}\x{12FF1}-\x{12FF2}\x{16E97}-\x{16E9A}\x{16FE2}\x{1E95E}-\x{1E95F})";
+  return "(?![" + later + R"(])[!-\/:-@\[-`\{-~\p{P}\x{166D}\x{111C9}])";
+}
+
 void add_pre_tokenizer(const JsonNode& node, PreTokenizer* pre_tokenizer) {
   const std::string type = type_of(node);
   if (type == "Split") {
@@ -87,7 +100,7 @@ void add_pre_tokenizer(const JsonNode& node, PreTokenizer* pre_tokenizer) {
                              false, node.place());
   } else if (type == "Punctuation") {
     const std::optional<JsonNode> behavior = node.find("behavior");
-    pre_tokenizer->add_split(R"([!-\/:-@\[-`\{-~\p{P}])",
+    pre_tokenizer->add_split(punctuation_pattern(),
                              behavior ? read_behavior(*behavior) : SplitBehavior::kIsolated, false,
                              node.place());
   } else if (type == "Whitespace") {
