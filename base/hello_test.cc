@@ -24,7 +24,8 @@ struct Pair {
                 const std::string& acceptor_token = "secret",
                 const PeerInfo& acceptor_info = peer("b", 2))
       : dialer(Hello::Side::kDialer, peer("a", 1), 1000, dialer_token, random_hello_nonce()),
-        acceptor(Hello::Side::kAcceptor, acceptor_info, 700, acceptor_token, random_hello_nonce()) {}
+        acceptor(Hello::Side::kAcceptor, acceptor_info, 700, acceptor_token, random_hello_nonce()) {
+  }
 
   // Carries bytes both ways until nobody says more; `step` bytes at a time.
   void run(size_t step = SIZE_MAX) {

@@ -81,7 +81,8 @@ void LinkLoop::begin(ScopedFd socket, Hello::Side side, const std::string& addre
   const LinkId link = next_link_++;
   auto connection = std::make_unique<LinkConnection>(
       link, std::make_unique<TcpStream>(std::move(socket)),
-      Hello(side, self_, config_.lease_ms, token_, random_hello_nonce()), address, config_, now_us_);
+      Hello(side, self_, config_.lease_ms, token_, random_hello_nonce()), address, config_,
+      now_us_);
   next_tick_us_ = std::min(next_tick_us_, connection->next_tick_us());
   const bool writes = connection->wants_write();
   connection->write_watched = writes;

@@ -159,7 +159,7 @@ struct Commit {
   AttemptId id;
   uint64_t slot_gen = 0;
   int32_t token_count = 0;               // positions whose KV is in the pages (the prompt's length)
-  std::optional<uint64_t> digest;        // over the granted pages, when enabled
+  std::optional<uint64_t> digest;        // over the granted pages; reserved
   std::vector<TokenEvent> first_tokens;  // one a choice
   bool operator==(const Commit&) const = default;
 };

@@ -30,7 +30,7 @@ void sleep_ms(int64_t ms) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before prctl took effect
   setpgid(0, 0);                        // Ctrl-C reaches the supervisor alone, which then drains
-  std::signal(SIGTERM, SIG_DFL);  // our handlers are not the child's
+  std::signal(SIGTERM, SIG_DFL);        // our handlers are not the child's
   std::signal(SIGINT, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);

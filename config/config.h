@@ -47,7 +47,6 @@ struct KvTransferConfig {
   std::string transports = "mapped,ucx,tcp";  // in order of preference
   double min_gbps = 0;                        // slower at connect: refused; 0 = off
   std::string require;                        // only this transport; empty = any
-  bool digest = false;
   int64_t attach_timeout_ms = 3000;
 };
 

@@ -156,8 +156,6 @@ void add_kvtransfer(Table& table, KvTransferConfig& values) {
               "",
               {0, 0, "mapped ucx tcp loopback"},
               "Only this transport; empty: any."},
-             {"digest", &C::digest, "", kAny,
-              "Compare a digest of the pages on both sides of a handoff."},
              {"attach_timeout_ms", &C::attach_timeout_ms, "ms", kWaitMs,
               "Longest try of one transport."},
          });

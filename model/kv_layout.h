@@ -1,4 +1,5 @@
-// The shape of the KV cache: kv_groups, their pages, and where a layer lies in a page. Everybody who touches pages agrees on this.
+// The shape of the KV cache: kv_groups, their pages, and where a layer lies in a page. Everybody
+// who touches pages agrees on this.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +10,11 @@
 
 namespace baton {
 
-// Layers that share one kind of attention, hence one block table. A page holds page_tokens tokens for all layers of the group,
-// contiguous: [layer][K|V][kv_head][token][head_dim].
+// Layers that share one kind of attention, hence one block table. A page holds page_tokens tokens
+// for all layers of the group, contiguous: [layer][K|V][kv_head][token][head_dim].
 struct KvGroup {
-  std::vector<int32_t> layers;  // model layers, ascending; index in here = layer index inside the page
+  std::vector<int32_t>
+      layers;  // model layers, ascending; index in here = layer index inside the page
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t page_tokens = 16;
@@ -31,7 +33,8 @@ struct KvGroup {
   }
 };
 
-// Where the pages start that a decode worker needs for a prompt of which it has [0, cached_tokens) already.
+// Where the pages start that a decode worker needs for a prompt of which it has [0, cached_tokens)
+// already.
 inline int32_t landing_start(const KvGroup& group, int32_t prompt_tokens, int32_t cached_tokens) {
   return std::max(cached_tokens, group.first_needed(prompt_tokens));
 }

@@ -199,8 +199,8 @@ void Dispatcher::stop_attempt(Part& part) {
 
 namespace {
 
-// The first replay goes out at once. What fails again right away meets a worker that is coming back: the attempts must not
-// be spent before it is there.
+// The first replay goes out at once. What fails again right away meets a worker that is coming
+// back: the attempts must not be spent before it is there.
 int64_t recovery_pause_us(int32_t recoveries) {
   return recoveries <= 1 ? 0 : 10'000LL << std::min(recoveries, 6);
 }

@@ -316,7 +316,8 @@ TEST_CASE("recovery ends after so many losses") {
     REQUIRE(prefill.size() == 1);
     CHECK(bench.sink->failures.empty());
     bench.dispatcher.on_message(kP, Failed{prefill[0].id, true, "broken"});
-    if (i > 0) CHECK(bench.outbox.take<Prefill>(kP).empty());  // a pause: the worker may be coming back
+    if (i > 0)
+      CHECK(bench.outbox.take<Prefill>(kP).empty());  // a pause: the worker may be coming back
     if (i > 0) bench.wait_ms(1000);
   }
   REQUIRE(bench.sink->failures.size() == 1);

@@ -1,4 +1,5 @@
-// Include this in tests instead of doctest's own header, after all others: doctest's CHECK family takes the place of ours.
+// Include this in tests instead of doctest's own header, after all others: doctest's CHECK family
+// takes the place of ours.
 #pragma once
 
 #undef CHECK

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Baton's chat templates with PyPI jinja2 in the settings that Hugging Face transformers runs it in.
 
-    python3 tests/text/template_equivalence.py --driver build/release/bin/template_driver [--seed N] [--random N]
+    python3 tests/text/template_equivalence.py --driver build/release/bin/template-driver [--seed N] [--random N]
 
 Templates of tests/text/templates with every conversation and setting, then snippets of every language feature, then random
 expressions. Text must be equal; where jinja2 fails Baton must fail, with the template's own message for raise_exception.
@@ -27,7 +27,7 @@ import template_conversations
 import template_snippets
 
 NOW = 1786453205  # a Tuesday
-SHOWN_DIFFERENCES = 100
+SHOWN_DIFFERENCES = 20
 MARK = "\u2042"  # stands for the user's text in the check of marks
 RANDOM_DEPTH = 3
 
