@@ -18,11 +18,11 @@ class Cluster {
         network_(random_),
         layout_(sim_layout(options.page_tokens, options.window)) {
     for (int32_t i = 0; i < options.prefills; ++i)
-      shapes_.push_back(
-          {Role::kPrefill, "p" + std::to_string(i) + ":1", options.pages, options.tcp_like});
+      shapes_.push_back({Role::kPrefill, "p" + std::to_string(i) + ":1", options.pages,
+                         options.tcp_like, options.bug});
     for (int32_t i = 0; i < options.decodes; ++i)
-      shapes_.push_back(
-          {Role::kDecode, "d" + std::to_string(i) + ":1", options.pages, options.tcp_like});
+      shapes_.push_back({Role::kDecode, "d" + std::to_string(i) + ":1", options.pages,
+                         options.tcp_like, options.bug});
     for (const WorkerShape& shape : shapes_) workers_.push_back(start(shape));
     for (int32_t i = 0; i < options.routers; ++i) routers_.push_back(start_router());
   }
@@ -70,7 +70,7 @@ class Cluster {
          it = faults_.erase(it))
       (this->*it->second)();
     if (submitted_ < options_.requests && random_.chance(0.02)) submit();
-    if (random_.chance(0.003)) cancel_one();
+    if (random_.chance(0.003 * options_.cancel_rate)) cancel_one();
     clock_.advance_us(static_cast<int64_t>(random_.below(40)));
     if (!something()) {
       clock_.advance_us(2000);
@@ -106,7 +106,8 @@ class Cluster {
       case 4:
         return any_worker([](SimWorker& w) { return w.end_step(); });
       case 5:
-        return any_worker([](SimWorker& w) { return w.mover.step(); });
+        return random_.chance(options_.copy_rate) &&
+               any_worker([](SimWorker& w) { return w.mover.step(); });
       case 6:
         return worker.mover.deliver_events() > 0;
       default:
@@ -163,7 +164,7 @@ class Cluster {
   }
 
   void cancel_one() {
-    if (clients_.empty() || !random_.chance(options_.cancel_chance)) return;
+    if (clients_.empty()) return;
     Client& client = *clients_[random_.below(clients_.size())];
     if (client.over()) return;
     client.cancelled = true;

@@ -12,6 +12,7 @@
 #include "tests/sim/engine.h"
 #include "tests/sim/network.h"
 #include "tests/sim/random.h"
+#include "tests/sim/seeded_bug.h"
 #include "worker/core.h"
 
 namespace baton::sim {
@@ -25,11 +26,13 @@ struct ClusterOptions {
   int32_t window = 0;     // > 0: a second, sliding-window group
   bool tcp_like = false;  // D stores itself
   int32_t requests = 30;
-  double cancel_chance = 0.2;
-  int32_t kills = 0;   // of workers, at random moments; they come back
-  int32_t cuts = 0;    // broken connections
-  int32_t stalls = 0;  // a mover stops and goes on
+  double cancel_rate = 0.2;  // cancels in 300 actions
+  double copy_rate = 1;      // less: copies take longer
+  int32_t kills = 0;         // of workers, at random moments; they come back
+  int32_t cuts = 0;          // broken connections
+  int32_t stalls = 0;        // a mover stops and goes on
   int32_t router_kills = 0;
+  SeededBug bug = SeededBug::kNone;
 };
 
 struct RunResult {

@@ -104,7 +104,7 @@ void SimEngine::run_chunk(const StepInput& step, const Chunk& chunk, StepOutput&
   uint64_t digest = 1;
   if (chunk.first_pos > 0) {
     Record before;
-    std::memcpy(&before, record_at(chunk, 0, 0, chunk.first_pos - 1), sizeof before);
+    std::memcpy(&before, record_at(chunk, 0, 0, 0, chunk.first_pos - 1), sizeof before);
     digest = before.digest;
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -135,22 +135,24 @@ void SimEngine::sample(const Chunk& chunk, const std::vector<TokenId>& tokens, i
   output.sampled.push_back(std::move(sampled));
 }
 
-std::byte* SimEngine::record_at(const Chunk& chunk, size_t group, int32_t layer,
+std::byte* SimEngine::record_at(const Chunk& chunk, size_t group, int32_t layer, int32_t part,
                                 int32_t position) const {
   const KvGroup& kv = layout_.groups[group];
   const auto index = static_cast<size_t>(position / kv.page_tokens);
   if (index >= chunk.block_tables[group].size() || chunk.block_tables[group][index] < 0)
     return nullptr;
   return pools_[group]->page(chunk.block_tables[group][index]) + layer * kv.layer_bytes() +
+         part * kv.layer_bytes() / 2 +
          static_cast<int64_t>(position % kv.page_tokens) * static_cast<int64_t>(sizeof(Record));
 }
 
 void SimEngine::write(const Chunk& chunk, int32_t position, uint64_t digest) {
   for (size_t group = 0; group < layout_.groups.size(); ++group) {
-    for (size_t layer = 0; layer < layout_.groups[group].layers.size(); ++layer) {
+    for (size_t slice = 0; slice < 2 * layout_.groups[group].layers.size(); ++slice) {
       const Record record{mix(digest, 0) == 0 ? 1 : digest, position,
-                          kMark + static_cast<uint32_t>(layer)};
-      std::byte* place = record_at(chunk, group, static_cast<int32_t>(layer), position);
+                          kMark + static_cast<uint32_t>(slice)};
+      std::byte* place =
+          record_at(chunk, group, static_cast<int32_t>(slice / 2), slice % 2, position);
       if (place == nullptr) {
         violation("no page to write position " + std::to_string(position));
         return;
@@ -168,16 +170,17 @@ void SimEngine::check(const Chunk& chunk, int32_t position, uint64_t digest) {
   for (size_t group = 0; group < layout_.groups.size(); ++group) {
     const int32_t window = layout_.groups[group].window;
     if (window > 0 && position <= query - window) continue;
-    for (size_t layer = 0; layer < layout_.groups[group].layers.size(); ++layer) {
-      const std::byte* place = record_at(chunk, group, static_cast<int32_t>(layer), position);
+    for (size_t slice = 0; slice < 2 * layout_.groups[group].layers.size(); ++slice) {
+      const std::byte* place =
+          record_at(chunk, group, static_cast<int32_t>(slice / 2), slice % 2, position);
       Record record;
       if (place != nullptr) std::memcpy(&record, place, sizeof record);
       const bool right = place != nullptr && record.digest == digest &&
                          record.position == position &&
-                         record.mark == kMark + static_cast<uint32_t>(layer);
+                         record.mark == kMark + static_cast<uint32_t>(slice);
       if (!right) {
-        violation("wrong KV: group " + std::to_string(group) + " layer " + std::to_string(layer) +
-                  " position " + std::to_string(position) +
+        violation("wrong KV: group " + std::to_string(group) + " layer " +
+                  std::to_string(slice / 2) + " position " + std::to_string(position) +
                   (place == nullptr
                        ? ": no page"
                        : ": position " + std::to_string(record.position) + " of other tokens"));

@@ -1,6 +1,6 @@
-// A model that can be checked: the K of a token in its page is a digest of all tokens up to it, so
-// that a page with somebody else's tokens, with old ones or with none is caught by the first step
-// that reads it. The next token is drawn from that digest.
+// A model that can be checked: K and V of a token in its page are a digest of all tokens up to it,
+// so that a page with somebody else's tokens, with old ones or with none is caught by the first
+// step that reads it. The next token is drawn from that digest.
 #pragma once
 
 #include <deque>
@@ -50,7 +50,9 @@ class SimEngine final : public StepRunner {
   void run_chunk(const StepInput& step, const Chunk& chunk, StepOutput& output);
   void write(const Chunk& chunk, int32_t position, uint64_t digest);
   void check(const Chunk& chunk, int32_t position, uint64_t digest);
-  std::byte* record_at(const Chunk& chunk, size_t group, int32_t layer, int32_t position) const;
+  // part: 0 for K, 1 for V.
+  std::byte* record_at(const Chunk& chunk, size_t group, int32_t layer, int32_t part,
+                       int32_t position) const;
   void sample(const Chunk& chunk, const std::vector<TokenId>& tokens, int32_t slot,
               StepOutput& output);
   void violation(const std::string& what);

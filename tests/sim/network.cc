@@ -21,6 +21,7 @@ Endpoint::~Endpoint() {
 
 void Endpoint::send(LinkId link, Message message) {
   int side = 0;
+  if (watcher_) watcher_(link, message);
   if (auto* connection = network_.find(*this, link, &side))
     connection->side[side].outgoing.push_back(std::move(message));
 }

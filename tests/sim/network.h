@@ -30,6 +30,10 @@ class Endpoint final : public Outbox {
   void close(LinkId link, const std::string& reason) override;
   void connect(const std::string& address) override { wanted_.insert(address); }
   void disconnect(const std::string& address) override { wanted_.erase(address); }
+  // Called with each message before it is queued: where the seeded bugs sit.
+  void watch_sends(std::function<void(LinkId, const Message&)> watcher) {
+    watcher_ = std::move(watcher);
+  }
   // Never runs out: whoever is stopped here is stopped as a whole, and says so by a cut.
   Lease lease(LinkId) const override {
     return std::make_shared<const std::atomic<int64_t>>(INT64_MAX);
@@ -41,6 +45,7 @@ class Endpoint final : public Outbox {
   const PeerInfo self_;
   const std::string address_;
   const Sink sink_;
+  std::function<void(LinkId, const Message&)> watcher_;
   std::set<std::string> wanted_;
   LinkId next_link_ = 1;
 };

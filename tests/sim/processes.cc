@@ -124,8 +124,12 @@ SimWorker::SimWorker(Network& network, LoopbackFabric& fabric, const KvLayout& k
       layout(kv),
       pools(make_pools(layout, shape.pages)),
       mover(fabric, config.kvtransfer, layout, borrow(pools), clock,
-            [this](MoverEvent event) { inbox.emplace_back(std::move(event)); },
+            [this](MoverEvent event) {
+              if (front.is_news(event)) inbox.emplace_back(std::move(event));
+            },
             {.stores_ourselves = shape.tcp_like}),
+      front(mover, shape.bug == SeededBug::kCommitsEarly,
+            [this](MoverEvent event) { inbox.emplace_back(std::move(event)); }),
       ledger(std::vector<int32_t>(layout.groups.size(), shape.pages)),
       prefix_cache(layout, ledger, epoch, true),
       scheduler(config.scheduler, layout, 1000, ledger, prefix_cache, clock),
@@ -133,14 +137,39 @@ SimWorker::SimWorker(Network& network, LoopbackFabric& fabric, const KvLayout& k
       endpoint(network, info(shape.role, shape.address, epoch), shape.address,
                [this](LinkEvent event) { inbox.emplace_back(std::move(event)); }),
       core(config, info(shape.role, shape.address, epoch),
-           {layout, ledger, prefix_cache, scheduler, mover, endpoint, engine, clock}) {
+           {layout, ledger, prefix_cache, scheduler, front, endpoint, engine, clock}) {
   ledger.set_eviction_listener(&prefix_cache);
+  seed_bug();
+}
+
+void SimWorker::seed_bug() {
+  if (shape.bug == SeededBug::kFreesOnTimeout) {
+    endpoint.watch_sends([this](LinkId link, const Message& message) {
+      const auto* release = std::get_if<Release>(&message);
+      if (release != nullptr)
+        inbox.emplace_back(LinkEvent(LinkMessage{link, Drained{release->slot_gen}}));
+    });
+  } else if (shape.bug == SeededBug::kNoGenerationCheck) {
+    endpoint.watch_sends([this](LinkId link, const Message& message) {
+      if (const auto* grant = std::get_if<Grant>(&message)) latest_grant_[link] = grant->slot_gen;
+    });
+  }
+}
+
+void SimWorker::seed_bug(LinkMessage& message) {
+  auto* drained = std::get_if<Drained>(&message.message);
+  if (drained != nullptr && shape.bug == SeededBug::kNoGenerationCheck) {
+    drained->slot_gen = latest_grant_[message.link];
+  }
 }
 
 bool SimWorker::handle_one() {
   if (inbox.empty()) return false;
   WorkerEvent event = std::move(inbox.front());
   inbox.pop_front();
+  if (auto* link_event = std::get_if<LinkEvent>(&event)) {
+    if (auto* message = std::get_if<LinkMessage>(link_event)) seed_bug(*message);
+  }
   core.handle(std::move(event));
   core.prepare_steps();
   return true;

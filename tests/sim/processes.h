@@ -13,6 +13,7 @@
 #include "router/dispatcher.h"
 #include "tests/sim/engine.h"
 #include "tests/sim/network.h"
+#include "tests/sim/seeded_bug.h"
 #include "worker/core.h"
 
 namespace baton::sim {
@@ -58,6 +59,7 @@ struct WorkerShape {
   std::string address;
   int32_t pages = 40;
   bool tcp_like = false;
+  SeededBug bug = SeededBug::kNone;
 };
 
 struct SimWorker {
@@ -76,12 +78,18 @@ struct SimWorker {
   const KvLayout layout;
   std::vector<std::unique_ptr<PagePool>> pools;
   LoopbackMover mover;
+  EagerMover front;  // what the core sees of the mover
   PageLedger ledger;
   PrefixCache prefix_cache;
   Scheduler scheduler;
   SimEngine engine;
   Endpoint endpoint;
   WorkerCore core;
+
+ private:
+  void seed_bug();
+  void seed_bug(LinkMessage& message);
+  std::map<LinkId, uint64_t> latest_grant_;  // for SeededBug::kNoGenerationCheck
 };
 
 }  // namespace baton::sim

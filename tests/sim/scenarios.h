@@ -15,14 +15,15 @@ struct Scenario {
 
 inline std::vector<Scenario> scenarios() {
   return {
-      {"calm", {.cancel_chance = 0}},
+      {"calm", {.cancel_rate = 0}},
       {"one_of_each", {.prefills = 1, .decodes = 1}},
-      {"cancels", {.cancel_chance = 1.0}},
+      {"cancels", {.cancel_rate = 1.0}},
       {"small_pools", {.pages = 16}},
       {"sliding_window", {.window = 40}},
       {"stores_ourselves", {.tcp_like = true, .cuts = 4}},
       {"cuts", {.cuts = 6}},
       {"stalls", {.cuts = 2, .stalls = 4}},
+      {"slow_copies", {.pages = 20, .cancel_rate = 3, .copy_rate = 0.05, .cuts = 3, .stalls = 4}},
       {"kills", {.kills = 4}},
       {"two_routers", {.routers = 2, .kills = 1, .cuts = 2}},
       {"router_dies", {.routers = 2, .router_kills = 2}},

@@ -35,8 +35,32 @@ TEST_CASE("a seed reproduces a run exactly") {
 }
 
 TEST_CASE("the calm cluster really hands pages over") {
-  const RunResult result = run_cluster({.cancel_chance = 0}, 1);
+  const RunResult result = run_cluster({.cancel_rate = 0}, 1);
   CHECK(result.violations.empty());
   CHECK(result.completed == 30);
   CHECK(result.handoffs > 5);
+}
+
+TEST_CASE("seeded bugs are caught") {
+  // Slow copies, many cancels and scarce pages: a page given away too early is soon somebody
+  // else's.
+  const ClusterOptions busy{.decodes = 1,
+                            .pages = 16,
+                            .requests = 60,
+                            .cancel_rate = 6,
+                            .copy_rate = 0.05,
+                            .cuts = 2,
+                            .stalls = 4};
+  const auto caught = [&](SeededBug bug, uint64_t seeds) {
+    ClusterOptions options = busy;
+    options.bug = bug;
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+      if (!run_cluster(options, seed).violations.empty()) return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(caught(SeededBug::kNone, 20));
+  CHECK(caught(SeededBug::kFreesOnTimeout, 400));
+  CHECK(caught(SeededBug::kNoGenerationCheck, 400));
+  CHECK(caught(SeededBug::kCommitsEarly, 400));
 }
