@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/secret_file.h"
 #include "base/status.h"
 
 namespace baton {
@@ -18,6 +19,7 @@ std::string read_cluster_token(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string token{std::istreambuf_iterator<char>(file), {}};
   if (!file) throw ConfigError("link.token_file: cannot read " + path);
+  warn_if_readable_by_others("link.token_file", path);
   token.erase(token.find_last_not_of(" \t\r\n") + 1);
   token.erase(0, token.find_first_not_of(" \t\r\n"));
   if (token.size() < kTokenBytesMin)

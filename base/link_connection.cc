@@ -99,9 +99,13 @@ Status LinkConnection::send(const Message& message) {
                           std::to_string(bytes.size()) + " bytes to send, want at most " +
                           std::to_string(kMessageBytesMax));
   frames_.push(std::move(bytes));
-  const auto bound = static_cast<size_t>(config_.outbox_bytes_max);
-  if (frames_.queued_bytes() <= bound) return {};
+  if (check_outbox().ok()) return {};
   if (Status status = flush(); !status.ok()) return status;
+  return check_outbox();
+}
+
+Status LinkConnection::check_outbox() const {
+  const auto bound = static_cast<size_t>(config_.outbox_bytes_max);
   if (frames_.queued_bytes() <= bound) return {};
   return Status(Code::kResourceExhausted,
                 "link.outbox_bytes_max: got " + std::to_string(frames_.queued_bytes()) +
@@ -133,6 +137,8 @@ Status LinkConnection::tick(int64_t now_us) {
     return Status(Code::kDeadlineExceeded, "peer silent for " + std::to_string(silent_ms) +
                                                " ms, want a sign of life within " +
                                                std::to_string(config_.lease_ms));
+  // Answers to heartbeats queue up too, at a peer that asks and does not read.
+  if (Status status = check_outbox(); !status.ok()) return status;
   if (now_us >= heartbeat_us_) {
     // One that still waits to be written says nothing new when sent twice.
     if (!frames_.urgent_waits()) frames_.push_urgent(encode_message(Heartbeat{.sent_us = now_us}));

@@ -52,6 +52,7 @@ class LinkConnection {
  private:
   Event next_of_hello(int64_t now_us);
   Event announce_up(int64_t now_us);
+  Status check_outbox() const;  // RESOURCE_EXHAUSTED when the peer leaves too much unread
   void take_heartbeat(const Heartbeat& heartbeat, int64_t now_us);
   void renew_lease(int64_t asked_us, int64_t now_us);
 

@@ -1,5 +1,7 @@
 #include "base/link.h"
 
+#include <sys/stat.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -7,9 +9,12 @@
 #include <thread>
 
 #include "base/byte_stream.h"
+#include "base/frame.h"
 #include "base/hello.h"
 #include "base/link_testing.h"
+#include "base/message_codec.h"
 #include "base/scoped_fd.h"
+#include "base/secret_file.h"
 #include "base/socket.h"
 
 #include "tests/doctest.h"
@@ -40,6 +45,15 @@ Message open_of(size_t tokens) {
   Open open;
   for (size_t i = 0; i < tokens; ++i) open.tokens.push_back(static_cast<TokenId>(i));
   return open;
+}
+
+TEST_CASE("a secret that others may read is warned of") {
+  const TokenFile file("0123456789abcdef");
+  REQUIRE(chmod(file.path.c_str(), 0600) == 0);
+  CHECK_FALSE(warn_if_readable_by_others("link.token_file", file.path));
+  REQUIRE(chmod(file.path.c_str(), 0640) == 0);
+  CHECK(warn_if_readable_by_others("link.token_file", file.path));
+  CHECK_FALSE(warn_if_readable_by_others("link.token_file", file.path + ".missing"));
 }
 
 // A socket that speaks by hand, blocking until done.
@@ -262,6 +276,26 @@ TEST_CASE("a peer that does not read costs at most the outbox") {
   for (int i = 0; i < 400; ++i) b.links->send(up.link, open_of(100'000));
   const auto down = b.wait<LinkDown>();
   CHECK(down.reason.find("link.outbox_bytes_max") == 0);
+}
+
+TEST_CASE("a peer that asks for heartbeats and does not read the answers is dropped") {
+  LinkConfig config = Node::short_lease();
+  config.outbox_bytes_max = 1 << 16;
+  Node b("b", 2, config);
+  RawPeer peer(b);
+  peer.hello("");
+  b.wait<LinkUp>();
+  FrameQueue frames;
+  for (int i = 0; i < 2000; ++i) frames.push(encode_message(Heartbeat{.sent_us = 1'000'000 + i}));
+  std::string asked;
+  frames.next_frames(SIZE_MAX, asked);
+  for (size_t at = 0; b.count<LinkDown>() == 0;) {
+    const auto n = peer.stream->write(std::string_view(asked).substr(at));
+    if (!n.ok()) break;
+    at = (at + *n) % asked.size();
+    if (*n == 0) std::this_thread::yield();
+  }
+  CHECK(b.wait<LinkDown>().reason.find("link.outbox_bytes_max") == 0);
 }
 
 TEST_CASE("a process that stood still drops its links before it reads what waited") {

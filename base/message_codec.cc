@@ -353,4 +353,14 @@ Result<Message> decode_message(std::string_view bytes) {
   return message;
 }
 
+size_t encoded_bytes_max(const SamplingSpec& spec) {
+  constexpr size_t kScalarsBytesMax = 1024;  // names, numbers and list heads
+  constexpr size_t kListHeadBytesMax = 5;
+  constexpr size_t kBiasBytesMax = 1 + kTokenIdBytesMax + 9;
+  size_t ids = spec.allowed_token_ids.size() + spec.eos_ids.size() + spec.stop_ids.size();
+  for (const std::vector<TokenId>& word : spec.bad_words) ids += word.size();
+  return kScalarsBytesMax + spec.cache_salt.size() + ids * kTokenIdBytesMax +
+         spec.bad_words.size() * kListHeadBytesMax + spec.logit_bias.size() * kBiasBytesMax;
+}
+
 }  // namespace baton

@@ -20,6 +20,10 @@ namespace baton {
 
 // The largest message on the wire: 1M tokens with their candidates, or a long prompt's logprobs.
 inline constexpr size_t kMessageBytesMax = 32 << 20;
+
+inline constexpr size_t kTokenIdBytesMax = 5;  // encoded, anywhere in a message
+// An upper bound of what a spec adds to a message.
+size_t encoded_bytes_max(const SamplingSpec& spec);
 // Elements of a list that is not of plain numbers (candidates, groups, bad words).
 inline constexpr uint32_t kListLengthMax = 1 << 16;
 

@@ -104,6 +104,19 @@ TEST_CASE("every message comes back as it was") {
     }
 }
 
+TEST_CASE("no spec is longer than its bound says") {
+  const uint64_t seed = std::random_device()();
+  MESSAGE("seed " << seed);
+  Random random(seed);
+  for (int round = 0; round < 200; ++round) {
+    Open open;
+    fill(random, open.spec);
+    open.spec.allowed_token_ids.assign(random() % 2000, -1);
+    open.spec.logit_bias.assign(random() % 2000, {INT32_MIN, 0.1F});
+    CHECK(encode_message(open).size() <= encoded_bytes_max(open.spec));
+  }
+}
+
 TEST_CASE("default values come back, columns left out") {
   Events events;
   events.events.resize(3);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kConnectionsMax = 32;
 constexpr size_t kHeaderBytesMax = 8 << 10;
+constexpr int kReadsPerTurn = 16;
 constexpr int64_t kConnectionUs = 5'000'000;  // from accept to end
 constexpr int64_t kLingerUs = 500'000;        // for the client to take the answer and close
 constexpr int64_t kRestUs = 100'000;          // without descriptors, before accepting again
@@ -74,28 +75,32 @@ class Client {
 
   // False: done with it.
   bool serve(const StatusServer::Handler& handler, int64_t now_us) {
-    if (!read()) return false;
+    if (!ended_) read();
     if (out_.empty()) {
       const size_t end = in_.find("\r\n\r\n");
-      if (end == std::string::npos && in_.size() < kHeaderBytesMax) return true;
+      if (end == std::string::npos && in_.size() < kHeaderBytesMax) return !ended_;
       out_ = response(end == std::string::npos ? error_reply(431)
                                                : answer(in_.substr(0, in_.find("\r\n")), handler));
     }
-    return write(now_us);
+    return write(now_us) && (wants_write() || !ended_);
   }
 
   int fd() const { return stream_.fd(); }
   bool wants_write() const { return out_at_ < out_.size(); }
+  int16_t events() const {
+    return static_cast<int16_t>((ended_ ? 0 : POLLIN) | (wants_write() ? POLLOUT : 0));
+  }
   int64_t deadline_us() const { return deadline_us_; }
 
  private:
-  // What comes behind the request is read and forgotten.
-  bool read() {
+  // What comes behind the request is read and forgotten. A client that sends without end does not
+  // keep the others waiting. A client may close its side as soon as its request is out.
+  void read() {
     char bytes[4096];
-    for (;;) {
+    for (int i = 0; i < kReadsPerTurn; ++i) {
       const Result<size_t> n = stream_.read(bytes, sizeof bytes);
-      if (!n.ok()) return false;
-      if (*n == 0) return true;
+      ended_ = !n.ok();
+      if (ended_ || *n == 0) return;
       if (in_.size() < kHeaderBytesMax) in_.append(bytes, *n);
     }
   }
@@ -118,6 +123,7 @@ class Client {
   std::string in_;
   std::string out_;
   size_t out_at_ = 0;
+  bool ended_ = false;  // nothing more comes from the client
 };
 
 ScopedFd open_listener(const std::string& listen) {
@@ -151,10 +157,7 @@ class StatusServer::Impl {
     for (;;) {
       std::vector<pollfd> waits = {{stop_.get(), POLLIN, 0},
                                    {listener_.get(), listener_events(), 0}};
-      for (const Client& client : clients_)
-        waits.push_back({client.fd(),
-                         static_cast<int16_t>(client.wants_write() ? POLLIN | POLLOUT : POLLIN),
-                         0});
+      for (const Client& client : clients_) waits.push_back({client.fd(), client.events(), 0});
       ::poll(waits.data(), waits.size(), wait_ms());
       if (waits[0].revents != 0) return;
       serve_clients(waits);

@@ -1,5 +1,7 @@
 #include "base/status_server.h"
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <thread>
 
@@ -22,6 +24,17 @@ std::unique_ptr<TcpStream> connect_to(const StatusServer& server) {
   auto socket = connect_tcp(resolve({"127.0.0.1", server.port()}, true)->front());
   REQUIRE(socket.ok());
   return std::make_unique<TcpStream>(std::move(*socket));
+}
+
+std::string read_all(TcpStream& stream) {
+  std::string reply;
+  char bytes[65536];
+  for (;;) {
+    const auto n = stream.read(bytes, sizeof bytes);
+    if (!n.ok()) return reply;
+    reply.append(bytes, *n);
+    if (*n == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 // What the server says until it closes.
@@ -64,6 +77,18 @@ TEST_CASE("idle clients do not keep others out for long") {
   std::vector<std::unique_ptr<TcpStream>> idle;
   for (int i = 0; i < 20; ++i) idle.push_back(connect_to(server));
   CHECK(ask(server, "GET /livez HTTP/1.1\r\n\r\n").find("200 OK") == 9);
+}
+
+TEST_CASE("a client that closes its side after the request is answered") {
+  const StatusServer server("127.0.0.1:0", handle);
+  const auto half_closed = [&](const char* request) {
+    const auto stream = connect_to(server);
+    REQUIRE(stream->write(request).ok());
+    ::shutdown(stream->fd(), SHUT_WR);
+    return read_all(*stream).size();
+  };
+  CHECK(half_closed("GET /big HTTP/1.1\r\n\r\n") > 8 << 20);
+  CHECK(half_closed("GET /livez HTTP/1.1\r\n") == 0);
 }
 
 TEST_CASE("start-up errors have a name") {

@@ -46,10 +46,21 @@ struct Stream {
     }
     const auto choices = event.find("choices");
     if (choices == event.end() || choices->empty()) return;
+    if (!carries_token((*choices)[0])) return;
     const int64_t now = clock->now_us();
     if (record->first_us == 0) record->first_us = now;
     record->chunk_us.push_back(now);
     ++*tokens;
+  }
+
+  // The role chunk of a chat comes with the first token's and is none itself.
+  static bool carries_token(const nlohmann::json& choice) {
+    if (const auto delta = choice.find("delta"); delta != choice.end()) {
+      return delta->contains("content") && (*delta)["content"].is_string() &&
+             !(*delta)["content"].empty() &&
+             !(*delta)["content"].get_ref<const std::string&>().empty();
+    }
+    return true;
   }
 
   void on_bytes(std::string_view bytes) {
@@ -67,13 +78,20 @@ struct Stream {
   }
 
   static size_t write(char* data, size_t size, size_t count, void* user) {
-    static_cast<Stream*>(user)->on_bytes({data, size * count});
+    auto* stream = static_cast<Stream*>(user);
+    try {
+      stream->on_bytes({data, size * count});
+    } catch (const nlohmann::json::exception& error) {
+      stream->record->error = std::string("unexpected event: ") + error.what();
+      return 0;  // ends this transfer; an exception must not cross libcurl
+    }
     return size * count;
   }
 
   void finish(CURLcode code) {
     record->end_us = clock->now_us();
     curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &record->http_status);
+    if (!record->error.empty()) return;
     if (code != CURLE_OK) {
       record->error = curl_easy_strerror(code);
     } else if (record->http_status != 200) {
@@ -112,8 +130,10 @@ class Load {
       }
       int running = 0;
       curl_multi_perform(multi_, &running);
-      collect();
-      curl_multi_poll(multi_, nullptr, 0, static_cast<int>(wait_us / 1000), nullptr);
+      // What has ended makes room for the next: no waiting then.
+      const bool ended = collect();
+      const auto wait_ms = static_cast<int>(wait_us / 1000);
+      curl_multi_poll(multi_, nullptr, 0, ended ? 0 : wait_ms, nullptr);
     }
     return std::move(records_);
   }
@@ -155,10 +175,12 @@ class Load {
     ++progress_.sent;
   }
 
-  void collect() {
+  bool collect() {
     int left = 0;
+    bool ended = false;
     while (CURLMsg* message = curl_multi_info_read(multi_, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
+      ended = true;
       Stream* stream = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &stream);
       stream->finish(message->data.result);
@@ -166,6 +188,7 @@ class Load {
       curl_multi_remove_handle(multi_, message->easy_handle);
       std::erase_if(streams_, [&](const auto& entry) { return entry.get() == stream; });
     }
+    return ended;
   }
 
   const BenchOptions& options_;

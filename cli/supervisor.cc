@@ -103,15 +103,16 @@ bool Supervisor::hopeless() const {
 }
 
 void Supervisor::stop(int64_t drain_ms) {
-  for (const Child& child : children_) {
-    if (child.pid != 0) kill(child.pid, SIGTERM);
-  }
   const int64_t deadline_us = clock_.now_us() + drain_ms * 1000;
-  while (running() > 0 && clock_.now_us() < deadline_us) {
-    for (Child& child : children_) {
-      if (child.pid != 0 && waitpid(child.pid, nullptr, WNOHANG) != 0) child.pid = 0;
+  for (auto child = children_.rbegin(); child != children_.rend(); ++child) {
+    if (child->pid != 0) kill(child->pid, SIGTERM);
+    while (child->pid != 0 && clock_.now_us() < deadline_us) {
+      if (waitpid(child->pid, nullptr, WNOHANG) != 0) {
+        child->pid = 0;
+      } else {
+        sleep_ms(10);
+      }
     }
-    if (running() > 0) sleep_ms(10);
   }
   for (Child& child : children_) {
     if (child.pid == 0) continue;

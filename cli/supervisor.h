@@ -30,7 +30,8 @@ class Supervisor {
   std::vector<std::string> poll();
   // True if a child keeps failing right at its start: restarting it more is pointless.
   bool hopeless() const;
-  // SIGTERM to all; waits until they have gone, at most drain_ms, then SIGKILL.
+  // SIGTERM one after the other, the last of the list first, each when its successor has gone: what
+  // comes later in the list uses what comes before. SIGKILL to whatever is left after drain_ms.
   void stop(int64_t drain_ms);
 
   int32_t running() const;

@@ -155,7 +155,9 @@ void print_exits(Supervisor& supervisor, bool live) {
 
 // False: asked to stop before it was ready.
 bool wait_ready(const UpOptions& options, Supervisor& supervisor, const std::string& url) {
-  for (double waited_s = 0; waited_s < options.ready_timeout_s; waited_s += 0.05) {
+  const SystemClock clock;
+  const auto timeout_us = static_cast<int64_t>(options.ready_timeout_s * 1e6);
+  for (const int64_t begin_us = clock.now_us(); clock.now_us() - begin_us < timeout_us;) {
     print_exits(supervisor, false);
     if (http_get(url + "/readyz").status == 200) return true;
     if (stop_signal_within_ms(50)) return false;
@@ -201,11 +203,17 @@ void run_up(UpOptions options) {
   sigaddset(&set, SIGTERM);
   sigprocmask(SIG_BLOCK, &set, nullptr);
 
+  const std::string reachable = options.host == "0.0.0.0" ? "127.0.0.1" : options.host;
+  const std::string url =
+      "http://" + (reachable.find(':') == std::string::npos ? reachable : "[" + reachable + "]") +
+      ":" + std::to_string(options.port);
+  if (http_get(url + "/livez").status != 0) {
+    throw ConfigError("--port: got " + std::to_string(options.port) +
+                      ", where another server answers already; want a free one");
+  }
   const RunFolder folder;
   const SystemClock clock;
   Supervisor supervisor(plan_children(options, folder), clock);
-  const std::string reachable = options.host == "0.0.0.0" ? "127.0.0.1" : options.host;
-  const std::string url = "http://" + reachable + ":" + std::to_string(options.port);
   if (wait_ready(options, supervisor, url)) {
     print_welcome(options, url);
     watch(supervisor, url);

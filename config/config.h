@@ -28,6 +28,7 @@ struct SchedulerConfig {
 struct PrefillConfig {
   int32_t reserve_ahead = 4;       // grants held that have not begun
   int64_t reserve_ttl_ms = 2000;   // a grant not begun by then is returned
+  int32_t queue_max = 1024;        // prompts held in any state; more are refused
   int64_t reserve_wait_ms = 3000;  // without an answer to RESERVE by then: the next candidate
 };
 
@@ -36,9 +37,10 @@ struct DecodeConfig {
   int32_t local_prefill_tokens =
       64;  // prompts with at most so many uncached tokens are prefilled by D itself
   double local_prefill_ratio = 0.25;  // or when D would compute at most this share of what P would
+  int32_t open_max = 4096;            // requests held in any state; more are refused
   int64_t open_wait_ms = 1000;        // a RESERVE may overtake its OPEN by so much
   int64_t reserve_starve_ms = 1000;  // a request with FULL older than this goes before younger ones
-  int64_t grant_ttl_ms = 10000;      // without COMMIT or DRAINED by then: quarantine and RELEASE
+  int64_t grant_ttl_ms = 120000;     // without COMMIT or DRAINED by then: quarantine and RELEASE
   double max_granted_share = 0.5;    // of the pool: grants and quarantine of one worker id
   double max_landing_share = 0.8;    // of the pool: of all peers
 };

@@ -6,6 +6,22 @@
 
 namespace baton {
 
+namespace {
+
+// One token a choice at most, in order, all of this attempt, right behind the prompt.
+bool well_formed(const Commit& commit, const SamplingSpec& spec) {
+  int64_t next = spec.first_choice;
+  for (const TokenEvent& event : commit.first_tokens) {
+    const bool fits = event.id == commit.id && event.position == commit.token_count &&
+                      event.choice >= next && event.choice < int64_t{spec.first_choice} + spec.n;
+    if (!fits) return false;
+    next = int64_t{event.choice} + 1;
+  }
+  return true;
+}
+
+}  // namespace
+
 void LandingSide::on_prefill_up(LinkId link, const PeerInfo& peer) {
   peers_[link] = Peer{.worker_id = peer.worker_id, .epoch = peer.epoch, .transport = ""};
   outbox_.send(link, Attach{.transport = "", .blob = mover_.offer(link), .reply = false});
@@ -16,26 +32,33 @@ void LandingSide::on_attached(LinkId link, const Attach& attach) {
   if (it != peers_.end()) it->second.transport = attach.transport;
 }
 
-void LandingSide::on_commit(LinkId link, Commit commit) {
+bool LandingSide::on_commit(LinkId link, Commit commit) {
   const auto it = grants_.find(commit.slot_gen);
   if (it == grants_.end() || it->second.link != link) {
     outbox_.send(link, Ack{.slot_gen = commit.slot_gen, .accepted = false});
-    return;
+    return false;
   }
   GrantedPages& grant = it->second;
   Attempt* attempt = find(grant.id);
   const bool wanted = !grant.quarantined && attempt != nullptr && grant.id == commit.id &&
                       commit.token_count == static_cast<int32_t>(attempt->open.tokens.size()) &&
-                      commit.first_tokens.size() <= static_cast<size_t>(attempt->open.spec.n);
+                      well_formed(commit, attempt->open.spec);
   outbox_.send(link, Ack{.slot_gen = commit.slot_gen, .accepted = wanted});
   if (!wanted) {
+    if (attempt != nullptr && attempt->slot_gen == commit.slot_gen && !grant.quarantined) {
+      const AttemptId id = grant.id;
+      routers_.send(
+          id.id, Failed{.id = id, .retryable = true, .message = "COMMIT does not fit its grant"});
+      erase(id);
+    }
     end_grant(commit.slot_gen);  // COMMIT is also a DRAINED
-    return;
+    return false;
   }
   mover_.disallow(commit.slot_gen);
   GrantedPages pages = std::move(grant);
   grants_.erase(it);
   land(std::move(pages), std::move(commit));
+  return true;
 }
 
 void LandingSide::land(GrantedPages pages, Commit commit) {
@@ -119,6 +142,7 @@ void LandingSide::on_link_down(LinkId link) {
 // connection.
 void LandingSide::on_mover(const MoverEvent& event) {
   if (event.kind != MoverEvent::Kind::kPeerDead) return;
+  if (const auto peer = peers_.find(event.link); peer != peers_.end()) peer->second.dead = true;
   std::vector<uint64_t> ended;
   for (const auto& [slot_gen, grant] : grants_) {
     if (grant.link == event.link) ended.push_back(slot_gen);
@@ -169,6 +193,11 @@ int64_t LandingSide::landing_pages(int32_t group, const std::string& worker_id) 
       pages += static_cast<int64_t>(grant.granted[group].size());
   }
   return pages;
+}
+
+bool LandingSide::is_dead(LinkId link) const {
+  const auto peer = peers_.find(link);
+  return peer == peers_.end() || peer->second.dead;
 }
 
 const std::string& LandingSide::worker_of(LinkId link) const {

@@ -6,9 +6,6 @@ namespace baton {
 
 namespace {
 
-// A cancel may overtake the OPEN it cancels by as much as a link can lag behind; after that nobody
-// asks any more.
-constexpr int64_t kCancelMemoryUs = 30'000'000;
 constexpr size_t kCancelMemoryMax = 65536;
 
 }  // namespace
@@ -37,7 +34,12 @@ void LandingSide::on_open(Open open) {
     routers_.send(id.id, Failed{.id = id, .retryable = false, .message = fits.message()});
     return;
   }
+  if (attempts_.size() >= static_cast<size_t>(config_.open_max)) {
+    routers_.send(id.id, Refused{.id = id, .retry_after_ms = 100, .reason = "too many requests"});
+    return;
+  }
   const bool local = open.local;
+  if (local) starving_.erase(id.id);
   attempts_[id] = Attempt{.open = std::move(open), .since_us = clock_.now_us()};
   if (local) {
     start_local(id);
@@ -67,27 +69,38 @@ void LandingSide::start_local(const AttemptId& id) {
 }
 
 void LandingSide::on_cancel(const AttemptId& id, int32_t choice) {
+  if (choice < 0) {
+    cancel(id);
+    return;
+  }
   Attempt* attempt = find(id);
-  if (choice >= 0) {
-    if (attempt == nullptr) return;
-    if (attempt->state == State::kDecoding) {
-      scheduler_.cancel(attempt->seq, choice);
-    } else {
-      attempt->cancelled_choices.insert(choice);
-    }
-    return;
+  if (attempt == nullptr) return;
+  if (attempt->state == State::kDecoding) {
+    scheduler_.cancel(attempt->seq, choice);
+  } else {
+    attempt->cancelled_choices.insert(choice);
   }
-  if (attempt == nullptr) {
-    remember_cancelled(id);
-    return;
-  }
-  if (attempt->state == State::kDecoding) scheduler_.cancel(attempt->seq);
-  if (attempt->state == State::kGranted) quarantine(attempt->slot_gen, /*tell_peer=*/true);
-  erase(id);
 }
 
+void LandingSide::on_close(const AttemptId& id) {
+  starving_.erase(id.id);
+  cancel(id);
+}
+
+void LandingSide::cancel(const AttemptId& id) {
+  if (Attempt* attempt = find(id)) {
+    if (attempt->state == State::kDecoding) scheduler_.cancel(attempt->seq);
+    if (attempt->state == State::kGranted) quarantine(attempt->slot_gen, /*tell_peer=*/true);
+    erase(AttemptId(id));
+  }
+  remember_cancelled(id);
+}
+
+// P's RESERVE may still be under way, over another link than the router's.
 void LandingSide::remember_cancelled(const AttemptId& id) {
-  if (cancelled_.size() < kCancelMemoryMax) cancelled_[id] = clock_.now_us() + kCancelMemoryUs;
+  if (cancelled_.size() < kCancelMemoryMax) {
+    cancelled_[id] = clock_.now_us() + 2 * config_.open_wait_ms * 1000;
+  }
   if (auto pending = pending_.extract(id)) refuse(pending.mapped().link, id, Refuse::Kind::kGone);
 }
 
@@ -96,7 +109,7 @@ void LandingSide::on_router_lost(Epoch router_epoch) {
   for (const auto& [id, attempt] : attempts_) {
     if (id.id.router_epoch == router_epoch) ids.push_back(id);
   }
-  for (const AttemptId& id : ids) on_cancel(id, -1);
+  for (const AttemptId& id : ids) cancel(id);
   std::erase_if(starving_,
                 [&](const auto& entry) { return entry.first.router_epoch == router_epoch; });
 }
@@ -104,8 +117,9 @@ void LandingSide::on_router_lost(Epoch router_epoch) {
 // ---- RESERVE: LOCAL, FULL, GONE or a grant, at once ----
 
 void LandingSide::on_reserve(LinkId link, Reserve reserve) {
+  if (is_dead(link)) return;
   const AttemptId id = reserve.id;
-  if (cancelled_.count(id) != 0) {
+  if (cancelled_.count(id) != 0 || pending_.size() >= static_cast<size_t>(config_.open_max)) {
     refuse(link, id, Refuse::Kind::kGone);
   } else if (attempts_.count(id) == 0) {
     pending_[id] = PendingReserve{link, std::move(reserve), clock_.now_us()};
@@ -115,6 +129,7 @@ void LandingSide::on_reserve(LinkId link, Reserve reserve) {
 }
 
 void LandingSide::decide(LinkId link, const Reserve& reserve) {
+  if (is_dead(link)) return;
   Attempt& attempt = *find(reserve.id);
   if (attempt.state != State::kOpen || reserve.pages_per_group.size() != layout_.groups.size()) {
     refuse(link, reserve.id, Refuse::Kind::kGone);  // asked twice, or with another layout
@@ -143,7 +158,7 @@ void LandingSide::refuse(LinkId link, const AttemptId& id, Refuse::Kind kind) {
   outbox_.send(link, Refuse{.id = id, .kind = kind, .retry_after_ms = 20});
 }
 
-// The prompt's uncached pages and one growth page a choice.
+// The prompt's uncached pages; has_room() adds a growth page a choice.
 std::vector<int32_t> LandingSide::pages_wanted(const Attempt& attempt,
                                                int32_t cached_tokens) const {
   std::vector<int32_t> pages;
@@ -162,7 +177,7 @@ bool LandingSide::better_local(const Attempt& attempt, const Reserve& reserve,
                                int32_t cached_tokens, const std::vector<int32_t>& pages) const {
   const auto prompt_tokens = static_cast<int32_t>(attempt.open.tokens.size());
   const int32_t ours = prompt_tokens - cached_tokens;
-  const int32_t theirs = prompt_tokens - reserve.cached_tokens;
+  const int32_t theirs = prompt_tokens - std::clamp(reserve.cached_tokens, 0, prompt_tokens);
   if (ours <= config_.local_prefill_tokens) return true;
   if (ours < theirs && ours <= config_.local_prefill_ratio * theirs) return true;
   for (size_t g = 0; g < pages.size(); ++g) {

@@ -37,7 +37,8 @@ class LandingSide {
 
   // From the router.
   void on_open(Open open);
-  void on_cancel(const AttemptId& id, int32_t choice);  // also CLOSE
+  void on_cancel(const AttemptId& id, int32_t choice);
+  void on_close(const AttemptId& id);  // placed elsewhere
   void on_router_lost(Epoch router_epoch);
 
   // From prefill workers.
@@ -45,7 +46,7 @@ class LandingSide {
   void on_link_down(LinkId link);
   void on_attached(LinkId link, const Attach& attach);
   void on_reserve(LinkId link, Reserve reserve);
-  void on_commit(LinkId link, Commit commit);
+  bool on_commit(LinkId link, Commit commit);  // true: it has landed
   void on_drained(LinkId link, const Drained& drained);
   void on_drained_all(LinkId link);
 
@@ -82,6 +83,7 @@ class LandingSide {
     Epoch epoch = 0;
     std::string transport;
     bool up = true;
+    bool dead = false;  // its process: nothing of it will come, LinkDown follows
   };
 
   struct Starving {  // a request that has been answered FULL
@@ -112,7 +114,9 @@ class LandingSide {
   void quarantine(uint64_t slot_gen, bool tell_peer);
   void end_grant(uint64_t slot_gen);
   void erase(const AttemptId& id);
+  void cancel(const AttemptId& id);
   void remember_cancelled(const AttemptId& id);
+  bool is_dead(LinkId link) const;
   int64_t landing_pages(int32_t group, const std::string& worker_id) const;  // "" = of all peers
   const std::string& worker_of(LinkId link) const;
 

@@ -22,6 +22,8 @@ std::optional<int32_t> pid_of(int pidfd) {
   return std::nullopt;
 }
 
+constexpr size_t kProcessesMax = 4096;  // one descriptor each
+
 bool has_ended(int pidfd) {
   pollfd poll_one{.fd = pidfd, .events = POLLIN, .revents = 0};
   return poll(&poll_one, 1, 0) > 0;
@@ -43,6 +45,10 @@ Status PeerWatch::add(LinkId link, ScopedFd pidfd, int32_t peer_pid) {
       process.links.push_back(link);
       return {};
     }
+  }
+  if (processes_.size() >= kProcessesMax) {
+    return {Code::kResourceExhausted,
+            "hello: " + std::to_string(kProcessesMax) + " processes are watched already"};
   }
   const uint64_t id = next_id_++;
   Process& process = processes_[id];

@@ -109,6 +109,7 @@ Pusher::Links::iterator Pusher::settle_link(Links::iterator it) {
 
   const Status reason = *std::exchange(link.broken, std::nullopt);
   link.route.reset();
+  link.measured.reset();
   note_failure(link, transports_[link.transport]->name(), reason.message());
   if (link.attached) {
     fail_transfers(id, reason.message());

@@ -58,6 +58,11 @@ void TcpRoute::try_next_address() {
     addresses_.empty() ? fail(unavailable("cannot connect")) : try_next_address();
   };
   watch_.reset();
+  state_ = State::kConnecting;
+  frames_.clear();
+  sent_frames_ = 0;
+  sent_bytes_ = unsent_bytes_ = 0;
+  pings_left_ = kProbePings;
   const SocketAddress address = addresses_.front();
   addresses_.erase(addresses_.begin());
   const auto* target = reinterpret_cast<const sockaddr*>(&address.storage);
@@ -75,6 +80,12 @@ void TcpRoute::try_next_address() {
 Status TcpRoute::send_hello() {
   const int on = 1;
   setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // A path that dies silently must not hold pages for the kernel's quarter of an hour.
+  const auto limit_ms = static_cast<unsigned>(context_.attach_timeout_ms);
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
+  setsockopt(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof(on));
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
   WireWriter hello;
   hello.put(kTcpMagic);
   hello.put(kTcpVersion);

@@ -25,10 +25,14 @@ Slab make_slab(std::byte* base, int64_t bytes) {
     throw ConfigError("KV pool: " + std::string(what) + " for a slab of " + std::to_string(bytes) +
                       " bytes: " + std::strerror(errno));
   };
-  Slab slab{.fd = ScopedFd(::memfd_create("baton-kv", MFD_CLOEXEC)), .base = base, .bytes = bytes};
+  Slab slab{.fd = ScopedFd(::memfd_create("baton-kv", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+            .base = base,
+            .bytes = bytes};
   if (!slab.fd.valid()) fail("memfd_create");
   // Allocates now: running short of memory is an error at start-up, not a SIGBUS in a step.
   if (::fallocate(slab.fd.get(), 0, 0, bytes) != 0) fail("no memory");
+  // Whoever maps it can rely on its size: a shrunken slab would be a SIGBUS in another process.
+  if (::fcntl(slab.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) fail("sealing");
   void* mapped = ::mmap(base, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_FIXED, slab.fd.get(), 0);
   if (mapped == MAP_FAILED) fail("mmap");

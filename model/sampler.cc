@@ -64,8 +64,11 @@ TokenId Sampler::choose(const float* logits, const ChoiceState& state) {
     row = adjusted_.data();
   }
   const TokenId likeliest = arg_max(row, vocab_size_);
-  if (likeliest < 0 && row != logits) return arg_max(logits, vocab_size_);
-  if (likeliest < 0 || !std::isfinite(row[likeliest])) return -1;
+  if (likeliest < 0 || !std::isfinite(row[likeliest])) {
+    // Only the raw row can say that the model is broken; an adjusted one is the request's doing.
+    const TokenId raw = row == logits ? likeliest : arg_max(logits, vocab_size_);
+    return raw >= 0 && std::isfinite(logits[raw]) ? raw : -1;
+  }
   if (state.spec().temperature < kGreedyTemperature || state.spec().top_k == 1) return likeliest;
   return draw(row, likeliest, state);
 }

@@ -19,8 +19,9 @@ class Sampler {
  public:
   explicit Sampler(int32_t vocab_size) : vocab_size_(vocab_size) {}
 
-  // The next token of `state`; the state is not changed. If bans and masks leave no token, the
-  // likeliest of the raw row. -1 if the row holds no finite number: the model is broken.
+  // The next token of `state`; the state is not changed. If bans, masks and penalties leave no
+  // finite number, the likeliest of the raw row. -1 if the largest of that is not finite: the model
+  // is broken.
   TokenId choose(const float* logits, const ChoiceState& state);
 
  private:

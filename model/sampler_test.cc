@@ -71,6 +71,16 @@ TEST_CASE("uniform numbers differ by seed, choice and position and fill [0, 1)")
   CHECK(sum / 10000 == doctest::Approx(0.5).epsilon(0.02));
 }
 
+TEST_CASE("a penalty that makes logits infinite falls back to the raw row; a broken row is told") {
+  Sampler sampler(3);
+  SamplingSpec spec;
+  spec.repetition_penalty = 0;  // 1e-300 as a float
+  const std::vector<float> logits = {1.0F, 2.0F, -1.0F};
+  CHECK(sampler.choose(logits.data(), make_state(spec, {0})) == 1);
+  const std::vector<float> broken = {1.0F, kInfinity, -1.0F};
+  CHECK(sampler.choose(broken.data(), make_state(spec, {0})) == -1);
+}
+
 TEST_CASE("arg_max takes the lowest id on ties, skips NaN, sees every element") {
   for (const int32_t size : {1, 15, 16, 17, 50}) {
     for (int32_t at = 0; at < size; ++at) {

@@ -17,8 +17,10 @@ void PushSide::on_decode_up(LinkId link, const PeerInfo& peer) {
 void PushSide::on_offer(LinkId link, const Attach& offer) {
   const auto it = peer_of_link_.find(link);
   if (it == peer_of_link_.end()) return;
+  std::vector<LinkId>& attached = peers_[it->second].detaching;
+  if (std::count(attached.begin(), attached.end(), link) != 0) return;  // one offer a link
+  attached.push_back(link);
   mover_.attach(link, offer.blob, outbox_.lease(link));
-  peers_[it->second].detaching.push_back(link);
 }
 
 void PushSide::on_mover_link(const MoverEvent& event) {
@@ -29,10 +31,12 @@ void PushSide::on_mover_link(const MoverEvent& event) {
     case MoverEvent::Kind::kAttached:
       if (peer.link != event.link) break;
       peer.attached = true;
+      peer.wanted_since_us = 0;
       outbox_.send(event.link, Attach{.transport = event.transport, .reply = true});
       break;
     case MoverEvent::Kind::kAttachFailed:
       if (peer.link != event.link) break;
+      peer.attached = false;
       peer.attach_failed = true;  // until the next link: a fresh connection brings a fresh offer
       peer.error = event.error;
       outbox_.close(event.link, "no transport: " + event.error);
@@ -63,6 +67,7 @@ void PushSide::on_link_down(LinkId link) {
   if (peer.link == link) {
     peer.link = 0;
     peer.attached = false;
+    peer.wanted_since_us = 0;
   }
   const bool was_attached =
       std::find(peer.detaching.begin(), peer.detaching.end(), link) != peer.detaching.end();
@@ -76,6 +81,20 @@ void PushSide::on_link_down(LinkId link) {
     lost_decode(*find(id));
   }
   pump();
+}
+
+void PushSide::forget_peers() {
+  constexpr int64_t kUnusedUs = 60'000'000;
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    const DecodePeer& peer = it->second;
+    // pump() asks for the candidates of all that wait, many times a minute.
+    if (peer.link != 0 || !peer.detaching.empty() || clock_.now_us() - peer.used_us < kUnusedUs) {
+      ++it;
+      continue;
+    }
+    outbox_.disconnect(it->first);
+    it = peers_.erase(it);
+  }
 }
 
 void PushSide::lost_decode(Handoff& handoff) {

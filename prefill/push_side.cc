@@ -31,6 +31,11 @@ PushSide::PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, const
 void PushSide::on_prefill(Prefill prefill) {
   const AttemptId id = prefill.id;
   if (handoffs_.count(id) != 0) return;  // repeated: the first one counts
+  if (handoffs_.size() >= static_cast<size_t>(config_.queue_max)) {
+    routers_.send(id.id,
+                  Refused{.id = id, .retry_after_ms = 100, .reason = "too many prompts wait"});
+    return;
+  }
   Handoff& handoff = handoffs_[id];
   handoff.id = id;
   handoff.prefill = std::move(prefill);
@@ -74,7 +79,7 @@ void PushSide::on_cancel(const AttemptId& id) {
 void PushSide::on_router_lost(Epoch router_epoch) {
   for (const AttemptId& id :
        ids_where([&](const Handoff& h) { return h.id.id.router_epoch == router_epoch; })) {
-    stop(*find(id));
+    if (Handoff* handoff = find(id)) stop(*handoff);  // stopping one may have ended another
   }
   pump();
 }
@@ -87,7 +92,6 @@ void PushSide::on_started(const PromptStarted& started) {
   Handoff& handoff = *find(it->second);
   if (handoff.state != State::kGranted) return;  // local
   enter(handoff, State::kPrefilling);
-  handoff.begun = true;
   mover_.begin(handoff.transfer, handoff.link, handoff.slot_gen);
   mover_.push(started.ready);
   pump();
@@ -214,19 +218,21 @@ void PushSide::on_timer() {
   };
   for (const AttemptId& id : ids_where([&](const Handoff& h) {
          return (h.state == State::kGranted && late(h, config_.reserve_ttl_ms)) ||
-                (h.state == State::kReserving && late(h, config_.reserve_wait_ms));
+                ((h.state == State::kReserving || h.state == State::kCommitted) &&
+                 late(h, config_.reserve_wait_ms));
        })) {
     Handoff& handoff = *find(id);
     if (handoff.state == State::kGranted) {
       routers_.send(id.id,
                     Refused{.id = id, .retry_after_ms = 100, .reason = "prefill worker is busy"});
       stop(handoff);
-    } else if (handoff.cancelled) {
-      erase(id);  // a late GRANT is answered with DRAINED
+    } else if (handoff.cancelled || handoff.state == State::kCommitted) {
+      erase(id);  // a late GRANT is answered with DRAINED, a late NAK D tells the router itself
     } else if (next_candidate(handoff, "no answer to RESERVE")) {
       queue_.push_front(id);
     }
   }
+  forget_peers();
   pump();
 }
 

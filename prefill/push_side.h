@@ -86,7 +86,6 @@ class PushSide {
     LinkId link = 0;         // to D
     uint64_t slot_gen = 0;
     TransferId transfer = 0;  // != 0 from granted on
-    bool begun = false;       // mover.begin was called
     SeqId seq = 0;
     int64_t since_us = 0;  // when this state began
     GroupPages pages;      // ours, held until the last copy has ended
@@ -98,6 +97,8 @@ class PushSide {
     bool attached = false;
     bool attach_failed = false;
     std::string error;
+    int64_t wanted_since_us = 0;  // without a usable link; 0 = it has one, or nobody has asked
+    int64_t used_us = 0;          // a handoff named it
     std::vector<LinkId>
         detaching;  // links given to the mover and not yet detached: copies may be under way
   };
@@ -119,6 +120,7 @@ class PushSide {
   void on_mover_link(const MoverEvent& event);
   void lost_decode(Handoff& handoff);
   void maybe_drained_all(DecodePeer& peer);
+  void forget_peers();  // those that no handoff has named for long: addresses change
   template <typename Predicate>
   std::vector<AttemptId> ids_where(Predicate predicate) const {
     std::vector<AttemptId> ids;

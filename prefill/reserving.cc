@@ -28,12 +28,14 @@ bool PushSide::ask_candidate(Handoff& handoff) {
   while (true) {
     const std::string& name = handoff.prefill.candidates[handoff.candidate];
     DecodePeer& peer = peers_[name];
+    peer.used_us = clock_.now_us();
     if (peer.attached) {
       send_reserve(handoff, peer);
       return true;
     }
     outbox_.connect(name);
-    const bool waited = clock_.now_us() - handoff.since_us > attach_timeout_us_;
+    if (peer.wanted_since_us == 0) peer.wanted_since_us = clock_.now_us();
+    const bool waited = clock_.now_us() - peer.wanted_since_us > attach_timeout_us_;
     if (!peer.attach_failed && !waited) return false;
     if (!next_candidate(handoff,
                         "no transport to " + name + ": " + (waited ? "no connection" : peer.error)))
@@ -101,10 +103,13 @@ void PushSide::on_grant(LinkId link, Grant grant) {
     pump();
     return;
   }
+  if (!grants_.try_emplace({link, grant.slot_gen}, grant.id).second) {
+    outbox_.close(link, "granted slot_gen " + std::to_string(grant.slot_gen) + " twice");
+    return;
+  }
   handoff->slot_gen = grant.slot_gen;
   handoff->transfer = next_transfer_++;
   transfers_[handoff->transfer] = grant.id;
-  grants_[{link, grant.slot_gen}] = grant.id;
   enter(*handoff, State::kGranted);
 
   const Prefill& prefill = handoff->prefill;

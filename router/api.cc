@@ -94,35 +94,46 @@ bool Api::authorized(const HttpRequest& request) const {
   return known;
 }
 
-void Api::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  const bool one_model = request.path.starts_with(kModelPrefix);
-  const auto [begin, end] = routes_.equal_range(one_model ? "/v1/models" : request.path);
-  const std::string label = begin == end ? "other" : begin->first;
-  reply = std::make_shared<CountedReply>(std::move(reply), parts_.metrics, label);
+Api::Match Api::match(const HttpRequest& head) const {
+  const bool one_model = head.path.starts_with(kModelPrefix);
+  const auto [begin, end] = routes_.equal_range(one_model ? "/v1/models" : head.path);
   if (begin == end) {
-    reply->send(error_response(404, "no such path: " + request.path.substr(0, 200)));
-    return;
+    return {.label = "other",
+            .refusal = error_response(404, "no such path: " + head.path.substr(0, 200))};
   }
-  const auto route = std::find_if(begin, end, [&](const auto& entry) {
-    const bool head = request.method == "HEAD" && entry.second.method == "GET";
-    return head || entry.second.method == request.method;
+  Match match{.label = begin->first};
+  const auto found = std::find_if(begin, end, [&](const auto& entry) {
+    const bool is_head = head.method == "HEAD" && entry.second.method == "GET";
+    return is_head || entry.second.method == head.method;
   });
-  if (route == end) {
-    HttpResponse response = error_response(
-        405, request.path + " takes " + begin->second.method + ", got " + request.method);
-    response.headers.emplace_back("Allow", begin->second.method);
-    reply->send(std::move(response));
-    return;
-  }
-  if (route->second.needs_key && !authorized(request)) {
-    reply->send(error_response(
+  if (found == end) {
+    match.refusal =
+        error_response(405, head.path + " takes " + begin->second.method + ", got " + head.method);
+    match.refusal->headers.emplace_back("Allow", begin->second.method);
+  } else if (found->second.needs_key && !authorized(head)) {
+    match.refusal = error_response(
         Status(Code::kUnauthenticated,
-               std::string(request.credential.empty() ? "no API key came with the request"
-                                                      : "this API key is not known here") +
-                   ", want \"Authorization: Bearer <key>\"")));
-    return;
+               std::string(head.credential.empty() ? "no API key came with the request"
+                                                   : "this API key is not known here") +
+                   ", want \"Authorization: Bearer <key>\""));
+  } else {
+    match.route = &found->second;
   }
-  (this->*route->second.handler)(std::move(request), std::move(reply));
+  return match;
+}
+
+std::optional<HttpResponse> Api::refuse_head(const HttpRequest& head) {
+  if (head.method == "OPTIONS") return std::nullopt;  // answered for any path
+  Match found = match(head);
+  if (found.refusal) parts_.metrics.http_answer(found.label, found.refusal->status);
+  return std::move(found.refusal);
+}
+
+void Api::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  Match found = match(request);
+  reply = std::make_shared<CountedReply>(std::move(reply), parts_.metrics, found.label);
+  if (found.refusal) return reply->send(std::move(*found.refusal));
+  (this->*found.route->handler)(std::move(request), std::move(reply));
 }
 
 void Api::on_worker(const PeerInfo& peer) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class Api final : public HttpHandler {
   Api(const ApiParts& parts, const HttpConfig& config, std::string model_name,
       std::vector<std::string> api_keys);
 
+  std::optional<HttpResponse> refuse_head(const HttpRequest& head) override;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
 
   // Keeps the facts in step with the workers that are up; they stay known when all are gone.
@@ -51,7 +53,14 @@ class Api final : public HttpHandler {
     bool needs_key = false;
   };
 
+  struct Match {
+    std::string label;                    // of the path, for metrics
+    const Route* route = nullptr;         // null: refused
+    std::optional<HttpResponse> refusal;  // 404, 405 or 401
+  };
+
   void add_routes();
+  Match match(const HttpRequest& head) const;
   bool authorized(const HttpRequest& request) const;
 
   void chat_completions(HttpRequest request, std::shared_ptr<HttpReply> reply);

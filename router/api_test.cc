@@ -83,6 +83,7 @@ TEST_CASE("batches, token ids, stop strings, logprobs and scoring") {
   CHECK(logprobs["tokens"] == nlohmann::json{"a", "b", "c", "a"});
   CHECK(logprobs["token_logprobs"] == nlohmann::json{nullptr, -0.5, -0.5, -0.25});
   CHECK(logprobs["text_offset"] == nlohmann::json{0, 1, 2, 3});
+  CHECK_FALSE(body["choices"][0].contains("prompt_logprobs"));  // nobody asked for them
   body = json_of(client.post("/v1/completions",
                              R"({"prompt":[[97,98,99]],"max_tokens":0,"logprobs":1,"echo":true})"));
   CHECK(body["choices"][0]["text"] == "abc");

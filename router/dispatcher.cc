@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/message_codec.h"
+
 namespace baton {
 namespace {
 
 constexpr int64_t kRetryAfterMaxMs = 1000;
+constexpr size_t kEnvelopeBytesMax = 64 << 10;  // ids and names of candidates
 
 }  // namespace
 
@@ -28,6 +31,15 @@ Status Dispatcher::admit(size_t generations) const {
                 "the queue is full: " + std::to_string(waiting_) + " requests wait and " +
                     std::to_string(generations) + " more came, want at most " +
                     std::to_string(queue_max) + " (route.queue_max); try again later");
+}
+
+Status Dispatcher::sendable(const SamplingSpec& spec, size_t prompt_tokens) {
+  const size_t tokens = prompt_tokens + static_cast<size_t>(spec.max_tokens);
+  const size_t bytes = kEnvelopeBytesMax + encoded_bytes_max(spec) + tokens * kTokenIdBytesMax;
+  if (bytes <= kMessageBytesMax) return {};
+  return invalid_argument("request: got " + std::to_string(bytes) +
+                          " bytes of tokens and sampling lists, want at most " +
+                          std::to_string(kMessageBytesMax) + " in a message to a worker");
 }
 
 GenerationId Dispatcher::submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
@@ -101,9 +113,15 @@ void Dispatcher::erase_generation(GenerationId id) {
   generations_.erase(it);
 }
 
+// Several choices in one request share the prompt only.
+size_t Dispatcher::accepted_tokens(const Part& part, const Generation& generation) const {
+  if (part.n > 1) return 0;
+  return generation.choices[static_cast<size_t>(part.first_choice)].accepted.size();
+}
+
 std::vector<TokenId> Dispatcher::tokens_of(const Part& part, const Generation& generation) const {
   std::vector<TokenId> tokens = generation.request.prompt;
-  if (part.n > 1) return tokens;  // several choices in one request share the prompt only
+  if (part.n > 1) return tokens;
   const auto& accepted = generation.choices[static_cast<size_t>(part.first_choice)].accepted;
   tokens.insert(tokens.end(), accepted.begin(), accepted.end());
   return tokens;
@@ -120,18 +138,22 @@ void Dispatcher::set_load(Part& part, LinkId prefill, int64_t prefill_tokens, Li
 }
 
 bool Dispatcher::place(Part& part) {
-  if (placement_.workers().empty()) return false;
   Generation& generation = generations_.at(part.generation);
   const SamplingSpec& spec = generation.request.spec;
+  const auto generated = static_cast<int64_t>(accepted_tokens(part, generation));
+  const bool prefill_only = generation.request.prompt_only || generated + 1 >= spec.max_tokens;
+  // Queued requests come here every few milliseconds: their prompts are touched only for a worker.
+  if (!placement_.any_usable(generation.kv_compat_id, prefill_only)) return false;
   std::vector<TokenId> tokens = tokens_of(part, generation);
-  part.chain = placement_.chain(tokens, spec.cache_salt);
-  const auto generated =
-      static_cast<int64_t>(tokens.size()) - static_cast<int64_t>(generation.request.prompt.size());
+  if (part.chained_tokens != tokens.size()) {
+    part.chain = placement_.chain(tokens, spec.cache_salt);
+    part.chained_tokens = tokens.size();
+  }
   const std::optional<Plan> plan = placement_.choose({
       .tokens = tokens,
       .chain = part.chain,
       .kv_compat_id = generation.kv_compat_id,
-      .prefill_only = generation.request.prompt_only || generated + 1 >= spec.max_tokens,
+      .prefill_only = prefill_only,
   });
   if (!plan) return false;
   queue_.erase(queue_key(part));
@@ -276,7 +298,8 @@ void Dispatcher::handle(LinkId link, const Refused& refused) {
   if (part == nullptr) return;
   metrics_.refused();
   for (const LinkId opened : part->opened) {
-    if (opened != link) outbox_.send(opened, Close{refused.id});
+    if (opened != link)
+      outbox_.send(opened, Cancel{refused.id});  // not CLOSE: it keeps its place there
   }
   set_load(*part, 0, 0, 0);
   ++part->refusals;

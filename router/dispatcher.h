@@ -32,8 +32,11 @@ class Dispatcher {
 
   // OK, or RESOURCE_EXHAUSTED when so many more would overflow the queue (route.queue_max).
   Status admit(size_t generations) const;
-  // REQUIRES: admit() said OK. The sink hears of the generation later, never from inside of this
-  // call.
+  // OK, or INVALID_ARGUMENT when OPEN or PREFILL with all tokens of a choice would be longer than a
+  // message may be, which would cost the worker's link.
+  static Status sendable(const SamplingSpec& spec, size_t prompt_tokens);
+  // REQUIRES: admit() and sendable() said OK. The sink hears of the generation later, never from
+  // inside of this call.
   GenerationId submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
   // The caller has lost interest; its sink hears nothing more. Unknown ids are ignored.
   void cancel(GenerationId id);
@@ -86,7 +89,8 @@ class Dispatcher {
     LinkId decode = 0;           // the one that has it; 0 before PLACED
     bool decode_spoke = false;   // has sent a token: it does not need the prefill worker any more
     std::string kv_compat_id;
-    std::vector<uint64_t> chain;  // of the tokens sent, for the history
+    std::vector<uint64_t> chain;  // of the tokens to be sent, for the history
+    size_t chained_tokens = 0;    // so many
     // What Placement has been told of it, to be taken back:
     LinkId prefill_loaded = 0;
     int64_t prefill_load = 0;
@@ -120,6 +124,7 @@ class Dispatcher {
   void fail(GenerationId id, const Status& status);
   void set_load(Part& part, LinkId prefill, int64_t prefill_tokens, LinkId decode);
   Part* current(const AttemptId& id);  // null and counted when stale
+  size_t accepted_tokens(const Part& part, const Generation& generation) const;
   std::vector<TokenId> tokens_of(const Part& part, const Generation& generation) const;
   QueueKey queue_key(const Part& part) const;
 

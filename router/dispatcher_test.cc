@@ -102,6 +102,13 @@ TEST_CASE("a request opens at the candidates, prefills at P, and ends in order")
   CHECK(bench.outbox.empty());
 }
 
+TEST_CASE("a request whose messages would be too long for a link is named before it is sent") {
+  SamplingSpec spec;
+  CHECK(Dispatcher::sendable(spec, 1'000'000).ok());
+  spec.bad_words.assign(256, std::vector<TokenId>(30'000));
+  CHECK(Dispatcher::sendable(spec, 10).code() == Code::kInvalidArgument);
+}
+
 TEST_CASE("a token of D may come before P's, and before PLACED") {
   Bench bench;
   bench.up_all();
@@ -234,7 +241,7 @@ TEST_CASE("REFUSED is tried again after the time it names, as a new attempt") {
   bench.submit(8);
   const AttemptId first = bench.outbox.take<Prefill>(kP).at(0).id;
   bench.dispatcher.on_message(kP, Refused{first, 50, "full"});
-  CHECK(bench.outbox.take<Close>(kD1).size() == 1);
+  CHECK(bench.outbox.take<Cancel>(kD1).size() == 1);
   bench.outbox.take<Open>(kD1);
   bench.wait_ms(40);
   CHECK(bench.outbox.take<Prefill>(kP).empty());

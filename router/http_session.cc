@@ -139,6 +139,13 @@ bool HttpSession::check_head() {
                     std::to_string(config_.body_bytes_max) + " (http.body_bytes_max)");
     return false;
   }
+  if (!parser_->is_done()) {  // a body follows, which is read for a request that may be answered
+    std::optional<HttpResponse> refusal = handler_.refuse_head(request_of(head));
+    if (refusal) {
+      refuse(std::move(*refusal));
+      return false;
+    }
+  }
   if (boost::beast::iequals(head[http::field::expect], "100-continue")) {
     put("HTTP/1.1 100 Continue\r\n\r\n");
   }
@@ -170,10 +177,24 @@ void HttpSession::on_read_error(ErrorCode error) {
 }
 
 void HttpSession::refuse(int status, const std::string& message) {
+  refuse(error_response(status, message));
+}
+
+void HttpSession::refuse(HttpResponse response) {
   keep_alive_ = false;  // where the next request would begin is not known
   state_ = State::kAnswering;
   head_sent_ = false;
-  send(++serial_, error_response(status, message));
+  send(++serial_, std::move(response));
+}
+
+HttpRequest HttpSession::request_of(const Parser::value_type& message) const {
+  HttpRequest request{.method = std::string(message.method_string()),
+                      .path = path_of(message.target()),
+                      .content_type = std::string(message[http::field::content_type]),
+                      .credential = bearer_key(message[http::field::authorization]),
+                      .request_id = request_id_};
+  if (request.credential.empty()) request.credential = std::string(message["X-Api-Key"]);
+  return request;
 }
 
 void HttpSession::dispatch() {
@@ -182,13 +203,8 @@ void HttpSession::dispatch() {
   head_sent_ = false;
   timer_.cancel();
   ++serial_;
-  HttpRequest request{.method = std::string(message.method_string()),
-                      .path = path_of(message.target()),
-                      .body = std::move(message.body()),
-                      .content_type = std::string(message[http::field::content_type]),
-                      .credential = bearer_key(message[http::field::authorization]),
-                      .request_id = request_id_};
-  if (request.credential.empty()) request.credential = std::string(message["X-Api-Key"]);
+  HttpRequest request = request_of(message);
+  request.body = std::move(message.body());
   if (message.method() == http::verb::options) {
     return send(serial_, {.status = 204,
                           .headers = {{"Access-Control-Allow-Methods", "GET, POST, HEAD, OPTIONS"},
@@ -218,6 +234,8 @@ void HttpSession::on_watched(ErrorCode error, size_t bytes) {
     client_ended_ = true;
     keep_alive_ = false;
     if (state_ == State::kAnswering) return probe();
+    const bool unwritten = !output_.empty() || !writing_.empty();
+    if (state_ == State::kFlushing && unwritten) return;  // on_written() ends it
   }
   if (error) return close();
   switch (state_) {

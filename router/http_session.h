@@ -42,6 +42,8 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
   void on_body(ErrorCode error);
   void dispatch();
   void refuse(int status, const std::string& message);
+  void refuse(HttpResponse response);
+  HttpRequest request_of(const Parser::value_type& message) const;  // without its body
   void on_read_error(ErrorCode error);
 
   // While a request is being answered: what comes early, and the client's going.

@@ -101,6 +101,18 @@ TEST_CASE("a client that only stops sending gets its answer") {
   CHECK(response.body.find("hello hello") != std::string::npos);
 }
 
+TEST_CASE("a client that stops sending while a large answer goes out gets all of it") {
+  Cluster cluster(kStepUs, [](RouterConfig& config) { config.http.body_bytes_max = 4'000'000; });
+  TestClient client = cluster.client();
+  client.send_post("/tokenize",
+                   R"({"return_token_strs":true,"prompt":")" + std::string(2'000'000, 'a') + "\"}");
+  client.receive_until("HTTP/1.1 200");
+  client.shut_sending();
+  const auto response = client.receive();
+  CHECK(response.status == 200);
+  CHECK(response.body.size() == std::stoul(response.headers.at("content-length")));
+}
+
 TEST_CASE("a reader that stops is cut off") {
   Cluster cluster(200);
   TestClient client = cluster.client();
@@ -128,6 +140,10 @@ TEST_CASE("API keys guard the model, not the probes") {
   CHECK(client.receive().status == 200);
   client.send("GET /v1/models HTTP/1.1\r\nHost: t\r\nX-Api-Key: secret\r\n\r\n");
   CHECK(client.receive().status == 200);
+  TestClient stranger = cluster.client();  // is told before it has sent its body
+  stranger.send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 90000\r\n\r\n");
+  CHECK(stranger.receive().status == 401);
+  CHECK(stranger.closed_by_server());
   client.send("GET /v1/models HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer secrex\r\n\r\n");
   CHECK(client.receive().status == 401);
 }

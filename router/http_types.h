@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,9 @@ class HttpReply {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
+  // Asked before a body is read: the answer to a request that needs none of it, such as one without
+  // a key. `head` has no body. The connection is closed after such an answer.
+  virtual std::optional<HttpResponse> refuse_head(const HttpRequest& head) = 0;
   virtual void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
 };
 

@@ -84,17 +84,26 @@ void FieldReader::number(const char* name, float& out, double min, double max, b
   out = static_cast<float>(number);
 }
 
-void FieldReader::text(const char* name, std::string& out) {
+void FieldReader::text(const char* name, std::string& out, size_t bytes_max) {
   const Json* value = find(name);
   if (value == nullptr) return;
   if (!value->is_string()) return complain(name, shown(*value), "a string");
-  out = value->get<std::string>();
+  const auto& text = value->get_ref<const std::string&>();
+  if (text.size() > bytes_max) {
+    return complain(name, std::to_string(text.size()) + " bytes",
+                    "at most " + std::to_string(bytes_max));
+  }
+  out = text;
 }
 
-void FieldReader::token_ids(const char* name, std::vector<TokenId>& out, int32_t vocab_size) {
+void FieldReader::token_ids(const char* name, std::vector<TokenId>& out, int32_t vocab_size,
+                            size_t count_max) {
   const Json* value = find(name);
   if (value == nullptr) return;
   if (!value->is_array()) return complain(name, shown(*value), "a list of token ids");
+  if (value->size() > count_max) {
+    return complain(name, shown(*value), "a list of at most " + std::to_string(count_max));
+  }
   out.clear();
   for (const Json& id : *value) out.push_back(read_token_id(id, name, vocab_size, *this));
 }

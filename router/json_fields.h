@@ -28,8 +28,9 @@ class FieldReader {
   void integer64(const char* name, int64_t& out, int64_t min, int64_t max);
   // `above_min`: the minimum itself is refused.
   void number(const char* name, float& out, double min, double max, bool above_min = false);
-  void text(const char* name, std::string& out);
-  void token_ids(const char* name, std::vector<TokenId>& out, int32_t vocab_size);
+  void text(const char* name, std::string& out, size_t bytes_max = SIZE_MAX);
+  void token_ids(const char* name, std::vector<TokenId>& out, int32_t vocab_size,
+                 size_t count_max = SIZE_MAX);
 
   void complain(const std::string& subject, const std::string& got, const std::string& want);
   void refuse(Status status) {

@@ -1,15 +1,19 @@
 #include "router/json_text.h"
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
 namespace baton {
 namespace {
 
-// Levels of nesting of brackets outside of strings; stops counting beyond `limit`.
-int32_t nesting_depth(std::string_view text, int32_t limit) {
-  int32_t depth = 0, deepest = 0;
+// Finding a key walks its object's members, so that reading many is work of their square.
+constexpr size_t kMembersMax = 1024;
+
+// One pass over the text without recursion: OK, or what must not reach the parser.
+Status scan(std::string_view text, int32_t depth_max) {
+  std::vector<size_t> members;  // of each open object, outermost first; 0 for lists
   bool in_string = false;
-  for (size_t i = 0; i < text.size() && deepest <= limit; ++i) {
+  for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
       if (c == '\\') {
@@ -20,21 +24,29 @@ int32_t nesting_depth(std::string_view text, int32_t limit) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
+      if (members.size() == static_cast<size_t>(depth_max)) {
+        return invalid_argument("body: got JSON nested deeper than " + std::to_string(depth_max) +
+                                " levels, want at most that (http.json_depth_max)");
+      }
+      members.push_back(0);
     } else if (c == '}' || c == ']') {
-      --depth;
+      if (members.empty()) {
+        return invalid_argument("body: got text that stops being valid JSON at byte " +
+                                std::to_string(i + 1) + ", want one JSON object in UTF-8");
+      }
+      members.pop_back();
+    } else if (c == ':' && !members.empty() && ++members.back() > kMembersMax) {
+      return invalid_argument("body: got a JSON object of more than " +
+                              std::to_string(kMembersMax) + " members, want at most that");
     }
   }
-  return deepest;
+  return {};
 }
 
 }  // namespace
 
 Result<Json> parse_json_object(std::string_view text, int32_t depth_max) {
-  if (nesting_depth(text, depth_max) > depth_max) {
-    return invalid_argument("body: got JSON nested deeper than " + std::to_string(depth_max) +
-                            " levels, want at most that (http.json_depth_max)");
-  }
+  if (const Status status = scan(text, depth_max); !status.ok()) return status;
   try {
     Json value = Json::parse(text);
     if (value.is_object()) return value;

@@ -1,5 +1,6 @@
 // JSON in and out of text, with limits: requests are parsed only after their nesting has been
-// measured, because recursion over hostile depth ends a process. Any thread.
+// measured, because recursion over hostile depth ends a process, and the members of each object
+// counted. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace baton {
 using Json =
     nlohmann::ordered_json;  // keeps the order of keys, which chat templates show to the model
 
-// Errors: INVALID_ARGUMENT for text that is not one JSON object, for invalid UTF-8, and for more
-// than `depth_max` levels.
+// Errors: INVALID_ARGUMENT for text that is not one JSON object, for invalid UTF-8, for more than
+// `depth_max` levels and for more than 1024 members in an object.
 Result<Json> parse_json_object(std::string_view text, int32_t depth_max);
 
 // Appends `text` (valid UTF-8) with quotes and escapes.

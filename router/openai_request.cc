@@ -1,5 +1,6 @@
 #include "router/openai_request.h"
 
+#include "base/message_codec.h"
 #include "router/json_fields.h"
 #include "router/openai_messages.h"
 #include "router/openai_sampling.h"
@@ -8,6 +9,9 @@ namespace baton {
 namespace {
 
 constexpr int32_t kTopLogprobsMax = 20;
+// Of a request's lists, as every message of every prompt carries them.
+constexpr size_t kSpecBytesMax = 8 << 20;
+constexpr int64_t kPromptLogprobsMax = 1 << 20;  // entries in one answer
 
 Status check_model(const ApiRequest& request, const ModelFacts& facts) {
   if (request.model.empty() || request.model == facts.name) return {};
@@ -20,8 +24,7 @@ Status check_prompts(const ApiRequest& request, const ModelFacts& facts) {
     if (prompt.empty()) return invalid_argument("prompt: got no tokens, want at least one");
     const auto tokens = static_cast<int64_t>(prompt.size());
     const int64_t output = request.max_tokens_set ? request.spec.max_tokens : 1;
-    // max_tokens 0 samples one token that nobody sees, which needs no place in the context.
-    if (tokens + (request.no_output ? 0 : output) <= facts.context_len) continue;
+    if (tokens + output <= facts.context_len) continue;
     return invalid_argument("This model's maximum context length is " +
                             std::to_string(facts.context_len) +
                             " tokens. However, the prompt has " + std::to_string(tokens) +
@@ -31,10 +34,33 @@ Status check_prompts(const ApiRequest& request, const ModelFacts& facts) {
   return {};
 }
 
+// What memory a request may take that is small on the wire.
+Status check_size(const ApiRequest& request) {
+  const size_t spec_bytes = encoded_bytes_max(request.spec) * request.prompts.size();
+  if (spec_bytes > kSpecBytesMax) {
+    return invalid_argument("prompt: got " + std::to_string(request.prompts.size()) +
+                            " prompts whose token lists, biases and bad words take " +
+                            std::to_string(spec_bytes) + " bytes in all, want at most " +
+                            std::to_string(kSpecBytesMax));
+  }
+  if (request.spec.prompt_logprobs < 0) return {};
+  int64_t entries = 0;
+  for (const std::vector<TokenId>& prompt : request.prompts) {
+    entries += std::ssize(prompt) * (request.spec.prompt_logprobs + 1);
+  }
+  if (entries <= kPromptLogprobsMax) return {};
+  return invalid_argument(std::string(request.prompt_logprobs_asked ? "prompt_" : "") +
+                          "logprobs: got " + std::to_string(entries) +
+                          " entries for the tokens of all prompts, want at most " +
+                          std::to_string(kPromptLogprobsMax));
+}
+
 Status check(const FieldReader& fields, const ApiRequest& request, const ModelFacts& facts) {
-  if (!fields.status().ok()) return fields.status();
-  const Status model = check_model(request, facts);
-  return model.ok() ? check_prompts(request, facts) : model;
+  Status status = fields.status();
+  if (status.ok()) status = check_model(request, facts);
+  if (status.ok()) status = check_prompts(request, facts);
+  if (status.ok()) status = check_size(request);
+  return status;
 }
 
 // prompt: "text", ["text", ...], [ids], [[ids], ...]

@@ -51,13 +51,13 @@ struct ApiRequest {
   bool skip_special_tokens = true;
   bool echo = false;
   bool logprobs = false;
+  bool prompt_logprobs_asked = false;  // by that name; echo with logprobs needs them too
   bool return_token_ids = false;
   bool tokens_as_ids = false;  // logprobs name tokens "token_id:17"
   bool stream = false;
   bool include_usage = false;
   bool usage_in_every_chunk = false;
 
-  bool prompt_scoring() const { return spec.prompt_logprobs >= 0; }
   // max_tokens of the prompt with this index.
   int32_t max_tokens(size_t prompt_index, int32_t context_len) const;
 };

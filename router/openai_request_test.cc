@@ -105,6 +105,8 @@ TEST_CASE("bad fields are named, with what was got and what is wanted") {
       {R"({"prompt":"a","response_format":{"type":"json_object"}})", "response_format"},
       {R"({"prompt":"a","suffix":"b"})", "suffix"},
       {R"({"prompt":"a","stream":1})", "stream"},
+      {R"({"prompt":"a","repetition_penalty":1e-300})", "repetition_penalty"},
+      {R"({"prompt":"a","repetition_penalty":0})", "repetition_penalty"},
   };
   for (const auto& one : cases) {
     const auto request = reader.completion(one.body);
@@ -146,6 +148,75 @@ TEST_CASE("the context's length is a limit, told as clients expect it") {
   CHECK(Json::parse(error_json(request.status()))["error"]["code"] == "context_length_exceeded");
 }
 
+TEST_CASE("nothing that a message or a choice copies is without a bound") {
+  Reader reader;
+  const auto list = [](const std::string& name, const std::string& element, size_t count) {
+    std::string body = R"({"prompt":"a",")" + name + "\":[" + element;
+    for (size_t i = 1; i < count; ++i) body += "," + element;
+    return body + "]}";
+  };
+  const auto text = [](const std::string& name, size_t bytes) {
+    return R"({"prompt":"a",")" + name + "\":\"" + std::string(bytes, 'x') + "\"}";
+  };
+  CHECK(reader.completion(list("stop_token_ids", "5", 1024)).ok());
+  CHECK_FALSE(reader.completion(list("stop_token_ids", "5", 1025)).ok());
+  CHECK(reader.completion(list("allowed_token_ids", "5", 258)).ok());
+  CHECK_FALSE(reader.completion(list("allowed_token_ids", "5", 259)).ok());
+  CHECK(reader.completion(text("cache_salt", 256)).ok());
+  CHECK_FALSE(reader.completion(text("cache_salt", 257)).ok());
+  CHECK(reader.completion(text("stop", 1024)).ok());
+  CHECK_FALSE(reader.completion(text("stop", 1025)).ok());
+  const auto word = [](size_t bytes) { return '"' + std::string(bytes, 'x') + '"'; };
+  CHECK(reader.completion(list("bad_words", word(256), 1)).ok());
+  CHECK_FALSE(reader.completion(list("bad_words", word(257), 1)).ok());
+  // Each list is within its bound, but every prompt's messages carry them all.
+  std::string prompts = "[5]";
+  for (int i = 0; i < 49; ++i) prompts += ",[5]";
+  const std::string words = list("bad_words", word(256), 256);
+  const auto many = reader.completion("{\"prompt\":[" + prompts + "]," + words.substr(14));
+  REQUIRE_FALSE(many.ok());
+  CHECK(many.status().message().find("want at most 8388608") != std::string::npos);
+}
+
+TEST_CASE("objects of many members are refused before their keys are compared") {
+  Reader reader;
+  const auto members = [](int count) {
+    std::string body = "{\"prompt\":\"a\"";
+    for (int i = 1; i < count; ++i) body += ",\"k" + std::to_string(i) + "\":[1]";
+    return body + "}";
+  };
+  CHECK(reader.completion(members(1024)).ok());
+  const auto many = reader.completion(members(1025));
+  REQUIRE_FALSE(many.ok());
+  CHECK(many.status().message().find("1024 members") != std::string::npos);
+  CHECK_FALSE(reader.completion(std::string(1000, ']') + "{}").ok());
+}
+
+TEST_CASE("max_tokens 0 with a prompt as long as the context is too long") {
+  Reader reader;
+  const auto scored = [&](int tokens) {
+    std::string ids = "5";
+    for (int i = 1; i < tokens; ++i) ids += ",5";
+    return reader.completion("{\"prompt\":[" + ids +
+                             R"(],"max_tokens":0,"echo":true,"logprobs":1})");
+  };
+  CHECK(scored(199).ok());
+  const auto full = scored(200);
+  REQUIRE_FALSE(full.ok());
+  CHECK(Json::parse(error_json(full.status()))["error"]["code"] == "context_length_exceeded");
+}
+
+TEST_CASE("prompt logprobs are bounded over all prompts") {
+  Reader reader;
+  reader.facts.context_len = 60'000;
+  std::string ids = "5";
+  for (int i = 1; i < 50'000; ++i) ids += ",5";
+  CHECK(reader.completion("{\"prompt\":[" + ids + R"(],"prompt_logprobs":19})").ok());
+  const auto many = reader.completion("{\"prompt\":[" + ids + R"(],"prompt_logprobs":20})");
+  REQUIRE_FALSE(many.ok());
+  CHECK(Json::parse(error_json(many.status()))["error"]["param"] == "prompt_logprobs");
+}
+
 TEST_CASE("scoring: echo with logprobs and max_tokens 0") {
   Reader reader;
   const auto request =
@@ -154,6 +225,7 @@ TEST_CASE("scoring: echo with logprobs and max_tokens 0") {
   CHECK(request->no_output);
   CHECK(request->spec.max_tokens == 1);
   CHECK(request->spec.prompt_logprobs == 1);
+  CHECK_FALSE(request->prompt_logprobs_asked);
   CHECK(request->echoed == std::vector<std::string>{"ab"});
 }
 

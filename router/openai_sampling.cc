@@ -7,7 +7,14 @@ namespace {
 
 constexpr int32_t kLogprobsMax = 20;
 constexpr size_t kStopsMax = 64;
+constexpr size_t kStopBytesMax = 1024;
 constexpr size_t kBadWordsMax = 256;
+constexpr size_t kBadWordBytesMax = 256;
+constexpr size_t kStopIdsMax = 1024;
+constexpr size_t kLogitBiasesMax = 1024;
+constexpr size_t kCacheSaltBytesMax = 256;
+// Beyond these a float logit may become infinite.
+constexpr double kRepetitionPenaltyMin = 0.01, kRepetitionPenaltyMax = 100;
 constexpr int64_t kInt32Max = INT32_MAX;
 
 // Fields with a meaning that a client relies on: taking them silently would give wrong answers.
@@ -37,17 +44,22 @@ void refuse_unsupported(FieldReader& fields) {
   }
 }
 
+bool is_text_of(const Json& value, size_t bytes_max) {
+  if (!value.is_string()) return false;
+  const size_t bytes = value.get_ref<const std::string&>().size();
+  return bytes > 0 && bytes <= bytes_max;
+}
+
 void read_stops(FieldReader& fields, std::vector<std::string>& stops) {
   const Json* value = fields.find("stop");
   if (value == nullptr) return;
-  const std::string want =
-      "a string or a list of at most " + std::to_string(kStopsMax) + " strings, none of them empty";
-  const Json list = value->is_array() ? *value : Json::array({*value});
-  if (list.size() > kStopsMax) return fields.complain("stop", shown(list), want);
-  for (const Json& stop : list) {
-    if (!stop.is_string() || stop.get_ref<const std::string&>().empty()) {
-      return fields.complain("stop", shown(stop), want);
-    }
+  const std::string want = "a string or a list of at most " + std::to_string(kStopsMax) +
+                           " strings, each of 1 to " + std::to_string(kStopBytesMax) + " bytes";
+  const size_t count = value->is_array() ? value->size() : 1;
+  if (count > kStopsMax) return fields.complain("stop", shown(*value), want);
+  for (size_t i = 0; i < count; ++i) {
+    const Json& stop = value->is_array() ? (*value)[i] : *value;
+    if (!is_text_of(stop, kStopBytesMax)) return fields.complain("stop", shown(stop), want);
     stops.push_back(stop.get<std::string>());
   }
 }
@@ -55,9 +67,11 @@ void read_stops(FieldReader& fields, std::vector<std::string>& stops) {
 void read_logit_bias(FieldReader& fields, int32_t vocab_size, SamplingSpec& spec) {
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return;
-  const std::string want = "an object of token ids from 0 to " + std::to_string(vocab_size - 1) +
+  const std::string want = "an object of at most " + std::to_string(kLogitBiasesMax) +
+                           " token ids from 0 to " + std::to_string(vocab_size - 1) +
                            " with numbers from -100 to 100";
-  if (!value->is_object()) return fields.complain("logit_bias", shown(*value), want);
+  if (!value->is_object() || value->size() > kLogitBiasesMax)
+    return fields.complain("logit_bias", shown(*value), want);
   for (const auto& [key, bias] : value->items()) {
     TokenId id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
@@ -74,15 +88,13 @@ void read_logit_bias(FieldReader& fields, int32_t vocab_size, SamplingSpec& spec
 void read_bad_words(FieldReader& fields, const Tokenizer& tokenizer, SamplingSpec& spec) {
   const Json* value = fields.find("bad_words");
   if (value == nullptr) return;
-  const std::string want =
-      "a list of at most " + std::to_string(kBadWordsMax) + " strings, none of them empty";
+  const std::string want = "a list of at most " + std::to_string(kBadWordsMax) +
+                           " strings, each of 1 to " + std::to_string(kBadWordBytesMax) + " bytes";
   if (!value->is_array() || value->size() > kBadWordsMax) {
     return fields.complain("bad_words", shown(*value), want);
   }
   for (const Json& word : *value) {
-    if (!word.is_string() || word.get_ref<const std::string&>().empty()) {
-      return fields.complain("bad_words", shown(word), want);
-    }
+    if (!is_text_of(word, kBadWordBytesMax)) return fields.complain("bad_words", shown(word), want);
     // A word may stand at the start of a text and, as other tokens, after a blank.
     for (const char* before : {"", " "}) {
       auto ids = tokenizer.encode(before + word.get<std::string>(), {.add_special_tokens = false});
@@ -157,13 +169,16 @@ void read_shared_fields(FieldReader& fields, const TextModel& model, const Model
   fields.number("min_p", spec.min_p, 0, 1);
   fields.number("presence_penalty", spec.presence_penalty, -2, 2);
   fields.number("frequency_penalty", spec.frequency_penalty, -2, 2);
-  fields.number("repetition_penalty", spec.repetition_penalty, 0, 100, true);
+  fields.number("repetition_penalty", spec.repetition_penalty, kRepetitionPenaltyMin,
+                kRepetitionPenaltyMax);
   fields.boolean("ignore_eos", spec.ignore_eos);
-  fields.token_ids("stop_token_ids", spec.stop_ids, facts.vocab_size);
-  fields.token_ids("allowed_token_ids", spec.allowed_token_ids, facts.vocab_size);
+  fields.token_ids("stop_token_ids", spec.stop_ids, facts.vocab_size, kStopIdsMax);
+  fields.token_ids("allowed_token_ids", spec.allowed_token_ids, facts.vocab_size,
+                   static_cast<size_t>(facts.vocab_size));
   fields.integer("priority", spec.priority, INT32_MIN, kInt32Max);
-  fields.text("cache_salt", spec.cache_salt);
+  fields.text("cache_salt", spec.cache_salt, kCacheSaltBytesMax);
   fields.integer("prompt_logprobs", spec.prompt_logprobs, 0, kLogprobsMax);
+  request.prompt_logprobs_asked = spec.prompt_logprobs >= 0;
   read_max_tokens(fields, request);
   read_seed(fields, request);
   read_stops(fields, request.stop);

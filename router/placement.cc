@@ -105,9 +105,16 @@ Status Placement::fits(int64_t prompt_tokens, int64_t total_tokens) const {
   return {};
 }
 
-bool Placement::usable(const Worker& worker, const PlacementQuery& query) const {
-  return !worker.draining &&
-         (query.kv_compat_id.empty() || worker.peer.kv_compat_id == query.kv_compat_id);
+bool Placement::usable(const Worker& worker, std::string_view kv_compat_id) {
+  return !worker.draining && (kv_compat_id.empty() || worker.peer.kv_compat_id == kv_compat_id);
+}
+
+bool Placement::any_usable(std::string_view kv_compat_id, bool prefill_only) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    const bool fits = worker.decodes() || (prefill_only && worker.prefills());
+    return fits && usable(worker, kv_compat_id);
+  });
 }
 
 double Placement::prefill_cost(const Worker& worker, const PlacementQuery& query) const {
@@ -130,7 +137,7 @@ const Worker* Placement::best_prefill(const PlacementQuery& query) const {
   double best_cost = 0;
   bool dedicated = false;
   for (const auto& [link, worker] : workers_) {
-    if (!worker.prefills() || !usable(worker, query)) continue;
+    if (!worker.prefills() || !usable(worker, query.kv_compat_id)) continue;
     dedicated = dedicated || worker.peer.role == Role::kPrefill;
     const double cost = prefill_cost(worker, query);
     if (best == nullptr || cost < best_cost) {
@@ -146,7 +153,7 @@ const Worker* Placement::best_prefill(const PlacementQuery& query) const {
 std::vector<const Worker*> Placement::decode_by_cost(const PlacementQuery& query) const {
   std::vector<std::pair<double, const Worker*>> costs;
   for (const auto& [link, worker] : workers_) {
-    if (worker.decodes() && usable(worker, query)) {
+    if (worker.decodes() && usable(worker, query.kv_compat_id)) {
       costs.emplace_back(decode_cost(worker, query), &worker);
     }
   }

@@ -53,6 +53,8 @@ class Placement {
   void update(LinkId link, const WorkerStatus& status);
   void set_draining(LinkId link);
 
+  // Whether choose() would find a plan for such a query, whatever its tokens are.
+  bool any_usable(std::string_view kv_compat_id, bool prefill_only) const;
   // Nothing when no worker (of that kv_compat_id) can take it now.
   std::optional<Plan> choose(const PlacementQuery& query) const;
   // What a request adds to a worker, or with negative numbers takes off it again. Unknown links are
@@ -80,7 +82,7 @@ class Placement {
   std::vector<const Worker*> decode_by_cost(const PlacementQuery& query) const;
   double prefill_cost(const Worker& worker, const PlacementQuery& query) const;
   double decode_cost(const Worker& worker, const PlacementQuery& query) const;
-  bool usable(const Worker& worker, const PlacementQuery& query) const;
+  static bool usable(const Worker& worker, std::string_view kv_compat_id);
 
   const RouteConfig config_;
   PrefixHistory history_;

@@ -134,5 +134,17 @@ TEST_CASE("a request larger than any decode worker is refused, once all have tol
   CHECK(fleet.placement.fits(400, 501).code() == Code::kInvalidArgument);
 }
 
+TEST_CASE("any_usable knows whether there is a plan") {
+  Placement placement(RouteConfig{}, 1);
+  placement.add(1, {.worker_id = "p", .role = Role::kPrefill, .kv_compat_id = "m"});
+  CHECK(placement.any_usable("", true));
+  CHECK_FALSE(placement.any_usable("", false));
+  placement.add(2, {.worker_id = "d", .role = Role::kDecode, .kv_compat_id = "m"});
+  CHECK(placement.any_usable("m", false));
+  CHECK_FALSE(placement.any_usable("other", false));
+  placement.set_draining(2);
+  CHECK_FALSE(placement.any_usable("m", false));
+}
+
 }  // namespace
 }  // namespace baton

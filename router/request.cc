@@ -16,14 +16,17 @@ ClientRequest::ClientRequest(const RequestContext& context, ApiRequest api, Requ
       writer_(api_.kind, origin_.id, unix_time_s(), origin_.model_name),
       prompts_(api_.prompts.size()) {
   const Tokenizer& tokenizer = *context_.model.tokenizer;
+  const auto options = std::make_shared<const TextOutputOptions>(
+      TextOutputOptions{.stop = api_.stop,
+                        .include_stop = api_.include_stop,
+                        .skip_special_tokens = api_.skip_special_tokens,
+                        .min_tokens = api_.spec.min_tokens});
+  choices_.reserve(api_.prompts.size() * static_cast<size_t>(api_.spec.n));
   for (const std::vector<TokenId>& prompt : api_.prompts) {
     usage_.prompt_tokens += std::ssize(prompt);
     for (int32_t i = 0; i < api_.spec.n; ++i) {
       choices_.push_back({
-          .output = TextOutput(tokenizer, {.stop = api_.stop,
-                                           .include_stop = api_.include_stop,
-                                           .skip_special_tokens = api_.skip_special_tokens,
-                                           .min_tokens = api_.spec.min_tokens}),
+          .output = TextOutput(tokenizer, options),
           .logprobs = ChoiceLogprobs(tokenizer, api_.kind, api_.tokens_as_ids),
       });
     }
@@ -54,6 +57,8 @@ Status ClientRequest::submit_all() {
     const Status fits =
         context_.placement.fits(prompt_tokens, prompt_tokens + spec_of(i).max_tokens);
     if (!fits.ok()) return fits;
+    const Status sendable = Dispatcher::sendable(spec_of(i), static_cast<size_t>(prompt_tokens));
+    if (!sendable.ok()) return sendable;
   }
   for (size_t i = 0; i < api_.prompts.size(); ++i) {
     generations_.push_back(context_.dispatcher.submit({.spec = spec_of(i),
@@ -173,7 +178,7 @@ void ClientRequest::complete() {
       const size_t prompt_index = i / static_cast<size_t>(api_.spec.n);
       ChoicePart part = part_of(static_cast<int32_t>(i), choices_[i]);
       if (api_.echo) part.text.insert(0, api_.echoed[prompt_index]);
-      if (api_.prompt_scoring()) {
+      if (api_.prompt_logprobs_asked) {
         const Prompt& prompt = prompts_[prompt_index];
         part.prompt_logprobs =
             prompt_logprobs_json(*context_.model.tokenizer, prompt.logprobs, prompt.top);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/log.h"
+#include "base/secret_file.h"
 #include "model/model_config.h"
 #include "model/text_files.h"
 #include "router/id_tokenizer.h"
@@ -35,6 +36,7 @@ std::string default_model_name(const RouterConfig& config) {
 std::vector<std::string> read_api_keys(const std::string& file) {
   std::vector<std::string> keys;
   if (file.empty()) return keys;
+  warn_if_readable_by_others("http.api_keys_file", file);
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();

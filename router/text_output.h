@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,8 @@ struct TextOutputOptions {
 
 class TextOutput {
  public:
-  TextOutput(const Tokenizer& tokenizer, TextOutputOptions options);
+  // `options` are shared by all choices of a request.
+  TextOutput(const Tokenizer& tokenizer, std::shared_ptr<const TextOutputOptions> options);
 
   // Takes the choice's next token. False: a stop string is complete and the choice has ended with
   // it.
@@ -51,7 +53,7 @@ class TextOutput {
   std::optional<Match> find_stop() const;
   size_t held_bytes() const;  // the longest end of text_ that may become a stop string
 
-  const TextOutputOptions options_;
+  std::shared_ptr<const TextOutputOptions> options_;
   Detokenizer detokenizer_;
   std::string text_;   // not released: may be the start of a stop string
   std::string ready_;  // released, not taken

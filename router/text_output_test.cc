@@ -20,7 +20,7 @@ struct Answer {
 // Feeds bytes as tokens; takes text after each if `stream`.
 Answer run(const std::string& bytes, TextOutputOptions options, bool stream = true,
            FinishReason last = FinishReason::kLength, TokenId extra = -1) {
-  TextOutput output(kTokenizer, std::move(options));
+  TextOutput output(kTokenizer, std::make_shared<TextOutputOptions>(std::move(options)));
   Answer answer;
   std::vector<TokenId> ids;
   for (const char c : bytes) ids.push_back(static_cast<unsigned char>(c));

@@ -34,6 +34,10 @@ std::optional<PreparedStep> Scheduler::next_step() {
   return impl_->next_step();
 }
 
+std::vector<SeqId> Scheduler::take_ended() {
+  return impl_->take_ended();
+}
+
 StepResult Scheduler::complete(const StepOutput& output) {
   return impl_->complete(output);
 }

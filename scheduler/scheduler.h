@@ -115,6 +115,9 @@ class Scheduler {
   std::optional<PreparedStep> next_step();
   // Steps complete in the order in which they were given out.
   StepResult complete(const StepOutput& output);
+  // Sequences that have ended outside of a step (their last choice was cancelled) since complete()
+  // or this was called last.
+  std::vector<SeqId> take_ended();
 
   // D's admission gives no grants while this holds: a preempted choice waits to resume, or a
   // running one for a page.

@@ -43,6 +43,7 @@ class Scheduler::Impl {
   StepResult complete(const StepOutput& output);
 
   // ending.cc
+  std::vector<SeqId> take_ended() { return std::exchange(ended_, {}); }
   GroupPages cancel(SeqId seq, int32_t choice);
 
   const BranchSet& branches(Stage stage) const { return by_stage_[static_cast<size_t>(stage)]; }

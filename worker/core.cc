@@ -1,6 +1,7 @@
 #include "worker/core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace baton {
@@ -26,6 +27,9 @@ Status check_request(const PeerInfo& self, const SamplingSpec& spec, int32_t pro
     return invalid_argument("n and max_tokens: got " + std::to_string(spec.n) + " and " +
                             std::to_string(spec.max_tokens) + ", want at least 1 and 0");
   }
+  const bool sane = spec.repetition_penalty >= 0.01F && spec.repetition_penalty <= 100 &&
+                    std::isfinite(spec.temperature) && spec.temperature >= 0;
+  if (!sane) return invalid_argument("temperature or repetition_penalty: out of range");
   for (const TokenId token : tokens) {
     if (token >= 0 && token < self.vocab_size) continue;
     return invalid_argument("prompt: got token id " + std::to_string(token) + ", want 0 to " +
@@ -52,6 +56,7 @@ WorkerCore::WorkerCore(const WorkerConfig& config, PeerInfo self, Parts parts)
                     parts.mover, parts.outbox, routers_, parts.clock) {}
 
 void WorkerCore::handle(WorkerEvent event) {
+  if (!fatal_error_.empty()) return;  // the process is about to end
   if (auto* link = std::get_if<LinkEvent>(&event)) {
     std::visit([this](auto&& what) { on(std::move(what)); }, std::move(*link));
   } else if (auto* moved = std::get_if<MoverEvent>(&event)) {
@@ -129,20 +134,28 @@ void WorkerCore::on(LinkMessage message) {
   }
 }
 
-void WorkerCore::on_router_message(LinkId, Message message) {
+void WorkerCore::on_router_message(LinkId link, Message message) {
+  // A router speaks of its own requests only; a link that has been replaced speaks of none.
+  const auto own = [&](const AttemptId& id) {
+    const bool owns = routers_.owns(link, id.id.router_epoch);
+    if (!owns) ++counters_.stale_messages;
+    return owns;
+  };
   if (auto* open = std::get_if<Open>(&message)) {
-    if (acceptable(open->id, open->spec, open->prompt_len, open->tokens)) {
+    if (own(open->id) && acceptable(open->id, open->spec, open->prompt_len, open->tokens)) {
       landing_side_.on_open(std::move(*open));
     }
   } else if (auto* prefill = std::get_if<Prefill>(&message)) {
-    if (acceptable(prefill->id, prefill->spec, prefill->prompt_len, prefill->tokens)) {
+    if (own(prefill->id) &&
+        acceptable(prefill->id, prefill->spec, prefill->prompt_len, prefill->tokens)) {
       push_side_.on_prefill(std::move(*prefill));
     }
   } else if (auto* cancel = std::get_if<Cancel>(&message)) {
+    if (!own(cancel->id)) return;
     if (cancel->choice < 0) push_side_.on_cancel(cancel->id);
     landing_side_.on_cancel(cancel->id, cancel->choice);
   } else if (auto* close = std::get_if<Close>(&message)) {
-    landing_side_.on_cancel(close->id, -1);
+    if (own(close->id)) landing_side_.on_close(close->id);
   } else {
     ++counters_.stale_messages;
   }
@@ -161,8 +174,7 @@ void WorkerCore::on_prefill_message(LinkId link, Message message) {
   if (auto* reserve = std::get_if<Reserve>(&message)) {
     landing_side_.on_reserve(link, std::move(*reserve));
   } else if (auto* commit = std::get_if<Commit>(&message)) {
-    ++counters_.handoffs_landed;
-    landing_side_.on_commit(link, std::move(*commit));
+    on_commit(link, std::move(*commit));
   } else if (auto* drained = std::get_if<Drained>(&message)) {
     landing_side_.on_drained(link, *drained);
   } else if (std::holds_alternative<DrainedAll>(message)) {
@@ -172,6 +184,15 @@ void WorkerCore::on_prefill_message(LinkId link, Message message) {
   } else {
     ++counters_.stale_messages;
   }
+}
+
+void WorkerCore::on_commit(LinkId link, Commit commit) {
+  for (const TokenEvent& event : commit.first_tokens) {
+    if (event.token >= 0 && event.token < self_.vocab_size) continue;
+    parts_.outbox.close(link, "COMMIT with token id " + std::to_string(event.token));
+    return;
+  }
+  if (landing_side_.on_commit(link, std::move(commit))) ++counters_.handoffs_landed;
 }
 
 void WorkerCore::on_decode_message(LinkId link, Message message) {
@@ -193,6 +214,8 @@ void WorkerCore::on_decode_message(LinkId link, Message message) {
 // ---- steps ----
 
 void WorkerCore::prepare_steps() {
+  if (!fatal_error_.empty()) return;
+  end_sequences(parts_.scheduler.take_ended());
   while (auto step = parts_.scheduler.next_step()) {
     for (const PromptStarted& started : step->started) push_side_.on_started(started);
     StepSize size;
@@ -222,7 +245,11 @@ void WorkerCore::on(StepOutput output) {
     push_side_.on_prompt_done(std::move(done));
   }
   send_events(std::move(result.events));
-  for (const SeqId seq : result.ended) {
+  end_sequences(result.ended);
+}
+
+void WorkerCore::end_sequences(const std::vector<SeqId>& ended) {
+  for (const SeqId seq : ended) {
     landing_side_.on_ended(seq);
     push_side_.on_ended(seq);
   }

@@ -67,7 +67,9 @@ class WorkerCore {
                   const std::vector<TokenId>& tokens);    // false: the router has been told
   void on_prefill_message(LinkId link, Message message);  // from a P to us as D
   void on_decode_message(LinkId link, Message message);   // from a D to us as P
+  void on_commit(LinkId link, Commit commit);
   void on(StepOutput output);
+  void end_sequences(const std::vector<SeqId>& ended);
   void send_events(std::vector<TokenEvent> events);
   void measure(const StepOutput& output);
   void publish_status();

@@ -26,6 +26,12 @@ class RouterLinks {
     return 0;
   }
 
+  // Whether requests of this router's epoch may come over this link.
+  bool owns(LinkId link, Epoch epoch) const {
+    const auto it = links_.find(epoch);
+    return it != links_.end() && it->second == link;
+  }
+
   // A router that is gone needs no answer: its requests are being cancelled.
   void send(const RequestId& id, Message message) {
     const auto it = links_.find(id.router_epoch);
