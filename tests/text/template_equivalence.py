@@ -198,6 +198,7 @@ def main():
     for name, want, got in comparison.differences[:SHOWN_DIFFERENCES]:
         print(f"DIFFERENT {name}\n  want {want}\n  got  {got}")
     print(f"{comparison.count} compared, {comparison.failed} of them errors, {len(comparison.differences)} different")
+    print(f"{comparison.count - len(comparison.differences)} passed, {len(comparison.differences)} failed")
     return 1 if comparison.differences else 0
 
 
