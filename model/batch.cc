@@ -14,6 +14,20 @@ void Batch::clear(size_t num_groups) {
   }
 }
 
+void Batch::view(BatchView* view) const {
+  view->tokens = tokens.data();
+  view->positions = positions.data();
+  view->num_tokens = num_tokens();
+  view->groups.resize(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const GroupBatch& group = groups[g];
+    view->groups[g] = {
+        .slot_mapping = group.slot_mapping.data(),
+        .attention = {.sequences = group.sequences.data(),
+                      .num_sequences = static_cast<int32_t>(group.sequences.size())}};
+  }
+}
+
 void Batch::add(const Chunk& chunk, const TokenId* ids, int32_t count, const KvLayout& layout) {
   const int32_t row = num_tokens();
   tokens.insert(tokens.end(), ids, ids + count);

@@ -16,6 +16,18 @@ struct GroupBatch {
   std::vector<AttentionSequence> sequences;  // one a chunk; block tables point into the StepInput
 };
 
+// A batch where the ops read it: the Batch itself on CPU, a copy on the device on CUDA.
+struct GroupView {
+  const int32_t* slot_mapping = nullptr;
+  AttentionBatch attention;
+};
+struct BatchView {
+  const int32_t* tokens = nullptr;
+  const int32_t* positions = nullptr;
+  int32_t num_tokens = 0;
+  std::vector<GroupView> groups;
+};
+
 struct Batch {
   std::vector<TokenId> tokens;     // [num_tokens]
   std::vector<int32_t> positions;  // [num_tokens] absolute
@@ -23,6 +35,7 @@ struct Batch {
 
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
   void clear(size_t num_groups);
+  void view(BatchView* view) const;  // valid until the batch changes
   // Adds `count` tokens of one sequence from chunk.first_pos on. `chunk` must outlive the batch's
   // use.
   void add(const Chunk& chunk, const TokenId* ids, int32_t count, const KvLayout& layout);

@@ -22,7 +22,7 @@ TokenId next_prompt_token(const Chunk& chunk, int32_t offset) {
 CpuEngine::CpuEngine(EngineParts parts)
     : parts_(std::move(parts)),
       forward_(parts_.config, parts_.weights, parts_.layout, parts_.pools, *parts_.backend,
-               parts_.sink, parts_.step_tokens_max, parts_.context_len),
+               parts_.sink, parts_.step_tokens_max, kLogitRowsMax, parts_.context_len),
       sampler_(parts_.config.vocab_size) {}
 
 StepOutput CpuEngine::execute(const StepInput& input) {
@@ -32,7 +32,8 @@ StepOutput CpuEngine::execute(const StepInput& input) {
   copy_pages(input);
   build_batch(input);
   if (batch_.num_tokens() > 0) {
-    forward_.hidden_states(batch_, input);
+    batch_.view(&view_);
+    forward_.hidden_states(view_, input);
     collect(&output);
   } else if (parts_.sink != nullptr) {
     // Nothing to compute, but there may be pages to push.

@@ -22,7 +22,7 @@ struct EngineParts {
   ModelConfig config;
   KvLayout layout;
   Weights weights;
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<BackendOf<float>> backend;
   std::vector<const PagePool*> pools;  // [kv_groups], borrowed
   LayerSink* sink = nullptr;           // borrowed, may be null
   int32_t step_tokens_max = 0;
@@ -56,12 +56,13 @@ class CpuEngine final : public Engine {
 
   // In this order: the forward pass points into the weights, the weights were made by the backend.
   EngineParts parts_;
-  Forward forward_;
+  Forward<float> forward_;
   Sampler sampler_;
   std::unordered_map<int32_t, ChoiceState> slots_;
 
   // Of the step being executed.
   Batch batch_;
+  BatchView view_;
   std::vector<LogitRow> logit_rows_;
 };
 

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/bf16.h"
 #include "model/rope.h"
 
 namespace baton {
-Forward::Forward(const ModelConfig& config, const Weights& weights, const KvLayout& layout,
-                 std::vector<const PagePool*> pools, Backend& backend, LayerSink* sink,
-                 int32_t step_tokens_max, int32_t context_len)
+
+template <typename T>
+Forward<T>::Forward(const ModelConfig& config, const Weights& weights, const KvLayout& layout,
+                    std::vector<const PagePool*> pools, BackendOf<T>& backend, LayerSink* sink,
+                    int32_t step_tokens_max, int32_t logit_rows_max, int32_t context_len)
     : config_(config),
       weights_(weights),
       layout_(layout),
@@ -19,54 +21,66 @@ Forward::Forward(const ModelConfig& config, const Weights& weights, const KvLayo
       backend_(backend),
       sink_(sink),
       step_tokens_max_(step_tokens_max),
-      places_(static_cast<size_t>(config.num_layers)),
-      cos_sin_(rope_table(config.rope, weights.rope_freq_factors, context_len)) {
+      logit_rows_max_(logit_rows_max),
+      places_(static_cast<size_t>(config.num_layers)) {
   for (size_t g = 0; g < layout.groups.size(); ++g) {
     const std::vector<int32_t>& layers = layout.groups[g].layers;
     for (size_t i = 0; i < layers.size(); ++i) {
       places_[static_cast<size_t>(layers[i])] = {static_cast<int32_t>(g), static_cast<int32_t>(i)};
     }
   }
-  const auto tokens = static_cast<size_t>(step_tokens_max);
-  const auto hidden = static_cast<size_t>(config.hidden_size);
-  const auto inner = static_cast<size_t>(config.intermediate_size);
-  hidden_.resize(tokens * hidden);
-  normed_.resize(tokens * hidden);
-  qkv_.resize(tokens * static_cast<size_t>(weights.layers[0].qkv.rows));
-  attended_.resize(tokens * static_cast<size_t>(config.num_heads * config.head_dim));
-  gate_up_.resize(tokens * 2 * inner);
-  activated_.resize(tokens * inner);
-  logit_hidden_.resize(size_t{kLogitRowsMax} * hidden);
-  logits_.resize(size_t{kLogitRowsMax} * static_cast<size_t>(config.vocab_size));
+  const std::vector<float> table = rope_table(config.rope, weights.rope_freq_factors, context_len);
+  memory_.push_back(
+      backend.upload(table.data(), static_cast<int64_t>(table.size() * sizeof(float))));
+  cos_sin_ = memory_.back()->as<float>();
+
+  const int64_t tokens = step_tokens_max;
+  const int64_t rows = logit_rows_max;
+  hidden_ = scratch(tokens * config.hidden_size);
+  normed_ = scratch(tokens * config.hidden_size);
+  qkv_ = scratch(tokens * weights.layers[0].qkv.rows);
+  attended_ = scratch(tokens * config.num_heads * config.head_dim);
+  gate_up_ = scratch(tokens * 2 * config.intermediate_size);
+  activated_ = scratch(tokens * config.intermediate_size);
+  logit_hidden_ = scratch(rows * config.hidden_size);
+  memory_.push_back(
+      backend.allocate(rows * config.vocab_size * static_cast<int64_t>(sizeof(float))));
+  logits_ = memory_.back()->as<float>();
 }
 
-void Forward::hidden_states(const Batch& batch, const StepInput& step) {
-  const int32_t num_tokens = batch.num_tokens();
-  CHECK_LE(num_tokens, step_tokens_max_) << "tokens in one step";
+template <typename T>
+T* Forward<T>::scratch(int64_t elems) {
+  memory_.push_back(backend_.allocate(elems * static_cast<int64_t>(sizeof(T))));
+  return memory_.back()->template as<T>();
+}
 
-  backend_.embedding({.table = weights_.embedding,
-                      .ids = batch.tokens.data(),
-                      .y = hidden_.data(),
-                      .num_tokens = num_tokens});
+template <typename T>
+void Forward<T>::hidden_states(const BatchView& batch, const StepInput& step) {
+  CHECK_LE(batch.num_tokens, step_tokens_max_) << "tokens in one step";
+  backend_.embedding({.table = weights_.embedding.get(),
+                      .ids = batch.tokens,
+                      .y = hidden_,
+                      .num_tokens = batch.num_tokens});
   for (int32_t layer = 0; layer < config_.num_layers; ++layer) {
     attention_block(batch, layer, step);
-    mlp_block(num_tokens, weights_.layers[static_cast<size_t>(layer)]);
+    mlp_block(batch.num_tokens, weights_.layers[static_cast<size_t>(layer)]);
   }
 }
 
-void Forward::attention_block(const Batch& batch, int32_t layer, const StepInput& step) {
+template <typename T>
+void Forward<T>::attention_block(const BatchView& batch, int32_t layer, const StepInput& step) {
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
   const LayerPlace place = places_[static_cast<size_t>(layer)];
-  const GroupBatch& group = batch.groups[static_cast<size_t>(place.group)];
+  const GroupView& group = batch.groups[static_cast<size_t>(place.group)];
   const PagedLayer kv = paged_layer(place.group, place.index);
-  const int32_t num_tokens = batch.num_tokens();
+  const int32_t num_tokens = batch.num_tokens;
 
-  norm(hidden_.data(), weights.attention_norm, normed_.data(), num_tokens);
-  project(weights.qkv, normed_.data(), qkv_.data(), num_tokens);
-  backend_.rope_kv({.qkv = qkv_.data(),
-                    .positions = batch.positions.data(),
-                    .slot_mapping = group.slot_mapping.data(),
-                    .cos_sin = cos_sin_.data(),
+  norm(hidden_, weights.attention_norm, normed_, num_tokens);
+  project(weights.qkv, normed_, qkv_, num_tokens);
+  backend_.rope_kv({.qkv = qkv_,
+                    .positions = batch.positions,
+                    .slot_mapping = group.slot_mapping,
+                    .cos_sin = cos_sin_,
                     .q_norm = weights.q_norm,
                     .k_norm = weights.k_norm,
                     .norm_eps = config_.rms_eps,
@@ -76,45 +90,45 @@ void Forward::attention_block(const Batch& batch, int32_t layer, const StepInput
                     .rotary_dim = config_.rope.rotary_dim,
                     .interleaved = config_.rope.interleaved});
   if (sink_ != nullptr) sink_->layer_written(step, layer);
-  backend_.attention({.q = qkv_.data(),
-                      .y = attended_.data(),
+  backend_.attention({.q = qkv_,
+                      .y = attended_,
                       .q_stride = weights.qkv.rows,
-                      .sequences = group.sequences.data(),
-                      .num_sequences = static_cast<int32_t>(group.sequences.size()),
+                      .batch = group.attention,
                       .kv = kv,
                       .num_heads = config_.num_heads,
                       .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
                       .window = layout_.groups[static_cast<size_t>(place.group)].window});
-  project_and_add(weights.output, attended_.data(), hidden_.data(), num_tokens);
+  project_and_add(weights.output, attended_, hidden_, num_tokens);
 }
 
-void Forward::mlp_block(int32_t num_tokens, const LayerWeights& weights) {
-  norm(hidden_.data(), weights.mlp_norm, normed_.data(), num_tokens);
-  project(weights.gate_up, normed_.data(), gate_up_.data(), num_tokens);
-  backend_.activation({.gate_up = gate_up_.data(),
-                       .y = activated_.data(),
+template <typename T>
+void Forward<T>::mlp_block(int32_t num_tokens, const LayerWeights& weights) {
+  norm(hidden_, weights.mlp_norm, normed_, num_tokens);
+  project(weights.gate_up, normed_, gate_up_, num_tokens);
+  backend_.activation({.gate_up = gate_up_,
+                       .y = activated_,
                        .rows = num_tokens,
                        .cols = config_.intermediate_size,
                        .kind = Activation::kSilu});
-  project_and_add(weights.down, activated_.data(), hidden_.data(), num_tokens);
+  project_and_add(weights.down, activated_, hidden_, num_tokens);
 }
 
-const float* Forward::logits(const int32_t* rows, int32_t num_rows) {
-  CHECK_LE(num_rows, kLogitRowsMax) << "rows of logits in one call";
-  const auto hidden = static_cast<size_t>(config_.hidden_size);
-  for (int32_t i = 0; i < num_rows; ++i) {
-    std::memcpy(logit_hidden_.data() + static_cast<size_t>(i) * hidden,
-                hidden_.data() + static_cast<size_t>(rows[i]) * hidden, hidden * sizeof(float));
-  }
-  norm(logit_hidden_.data(), weights_.final_norm, logit_hidden_.data(), num_rows);
-  backend_.linear({.weight = weights_.lm_head.get(),
-                   .x = logit_hidden_.data(),
-                   .y = logits_.data(),
-                   .num_tokens = num_rows});
-  return logits_.data();
+template <typename T>
+const float* Forward<T>::logits(const int32_t* rows, int32_t num_rows) {
+  CHECK_LE(num_rows, logit_rows_max_) << "rows of logits in one call";
+  backend_.gather_rows({.x = hidden_,
+                        .rows = rows,
+                        .y = logit_hidden_,
+                        .num_rows = num_rows,
+                        .cols = config_.hidden_size});
+  norm(logit_hidden_, weights_.final_norm, logit_hidden_, num_rows);
+  backend_.logits(
+      {.weight = weights_.lm_head.get(), .x = logit_hidden_, .y = logits_, .num_tokens = num_rows});
+  return logits_;
 }
 
-void Forward::norm(const float* x, const float* weight, float* y, int32_t num_tokens) {
+template <typename T>
+void Forward<T>::norm(const T* x, const float* weight, T* y, int32_t num_tokens) {
   backend_.rms_norm({.x = x,
                      .weight = weight,
                      .y = y,
@@ -125,7 +139,8 @@ void Forward::norm(const float* x, const float* weight, float* y, int32_t num_to
                      .eps = config_.rms_eps});
 }
 
-void Forward::project(const FusedLinear& weight, const float* x, float* y, int32_t num_tokens) {
+template <typename T>
+void Forward<T>::project(const FusedLinear& weight, const T* x, T* y, int32_t num_tokens) {
   int64_t first_row = 0;
   for (const auto& part : weight.parts) {
     backend_.linear({.weight = part.get(),
@@ -138,8 +153,9 @@ void Forward::project(const FusedLinear& weight, const float* x, float* y, int32
   }
 }
 
-void Forward::project_and_add(const FusedLinear& weight, const float* x, float* sum,
-                              int32_t num_tokens) {
+template <typename T>
+void Forward<T>::project_and_add(const FusedLinear& weight, const T* x, T* sum,
+                                 int32_t num_tokens) {
   CHECK_EQ(weight.parts.size(), 1U) << "only matrices that share their input have parts";
   backend_.linear({.weight = weight.parts[0].get(),
                    .x = x,
@@ -149,7 +165,8 @@ void Forward::project_and_add(const FusedLinear& weight, const float* x, float* 
                    .accumulate = true});
 }
 
-PagedLayer Forward::paged_layer(int32_t group_index, int32_t index) const {
+template <typename T>
+PagedLayer Forward<T>::paged_layer(int32_t group_index, int32_t index) const {
   const KvGroup& group = layout_.groups[static_cast<size_t>(group_index)];
   const PagePool& pool = *pools_[static_cast<size_t>(group_index)];
   return {.base = pool.base(),
@@ -160,5 +177,8 @@ PagedLayer Forward::paged_layer(int32_t group_index, int32_t index) const {
           .head_dim = group.head_dim,
           .dtype = group.dtype};
 }
+
+template class Forward<float>;
+template class Forward<Bf16>;
 
 }  // namespace baton

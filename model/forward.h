@@ -1,6 +1,7 @@
 // The forward pass of Llama, Mistral, Qwen 2 and Qwen 3: read hidden_states() from top to bottom.
-// Written once, against Backend; the buffers are allocated at construction for the largest step.
-// Engine thread only.
+// Written once, against BackendOf<T> (T: float on CPU, Bf16 on CUDA); the buffers are allocated at
+// construction for the largest step, so that a step allocates nothing and a GPU can capture it in a
+// graph. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +18,32 @@ namespace baton {
 // Rows that one call of logits() takes at most; the engine asks in runs of it.
 constexpr int32_t kLogitRowsMax = 64;
 
+template <typename T>
 class Forward {
  public:
   // Everything is borrowed and must outlive this. `sink` may be null. Positions go up to
-  // `context_len`.
+  // `context_len`; one call of logits() takes up to `logit_rows_max` rows.
   Forward(const ModelConfig& config, const Weights& weights, const KvLayout& layout,
-          std::vector<const PagePool*> pools, Backend& backend, LayerSink* sink,
-          int32_t step_tokens_max, int32_t context_len);
+          std::vector<const PagePool*> pools, BackendOf<T>& backend, LayerSink* sink,
+          int32_t step_tokens_max, int32_t logit_rows_max, int32_t context_len);
 
   // Runs all layers over the batch: writes its K and V into the pages and leaves the last layer's
-  // hidden states for logits(). `step` is what the sink is told of. REQUIRES: batch.num_tokens() <=
+  // hidden states for logits(). `step` is what the sink is told of. REQUIRES: batch.num_tokens <=
   // step_tokens_max.
-  void hidden_states(const Batch& batch, const StepInput& step);
+  void hidden_states(const BatchView& batch, const StepInput& step);
 
-  // Logits of the given rows of the last batch: float32 [num_rows, vocab], valid until the next
-  // call.
+  // Logits of the given rows (in the backend's memory) of the last batch: float32 [num_rows, vocab]
+  // in the backend's memory, valid until the next call.
   const float* logits(const int32_t* rows, int32_t num_rows);
 
  private:
-  void attention_block(const Batch& batch, int32_t layer, const StepInput& step);
+  void attention_block(const BatchView& batch, int32_t layer, const StepInput& step);
   void mlp_block(int32_t num_tokens, const LayerWeights& layer);
-  void norm(const float* x, const float* weight, float* y, int32_t num_tokens);
-  void project(const FusedLinear& weight, const float* x, float* y, int32_t num_tokens);
-  void project_and_add(const FusedLinear& weight, const float* x, float* sum, int32_t num_tokens);
+  void norm(const T* x, const float* weight, T* y, int32_t num_tokens);
+  void project(const FusedLinear& weight, const T* x, T* y, int32_t num_tokens);
+  void project_and_add(const FusedLinear& weight, const T* x, T* sum, int32_t num_tokens);
   PagedLayer paged_layer(int32_t group, int32_t index) const;
+  T* scratch(int64_t elems);
 
   struct LayerPlace {  // where a layer's K and V are
     int32_t group = 0;
@@ -51,21 +54,23 @@ class Forward {
   const Weights& weights_;
   const KvLayout& layout_;
   std::vector<const PagePool*> pools_;  // [kv_groups]
-  Backend& backend_;
+  BackendOf<T>& backend_;
   LayerSink* const sink_;
   const int32_t step_tokens_max_;
-  std::vector<LayerPlace> places_;  // [num_layers]
-  std::vector<float> cos_sin_;      // [context_len, rotary_dim]
+  const int32_t logit_rows_max_;
+  std::vector<LayerPlace> places_;                      // [num_layers]
+  std::vector<std::unique_ptr<BackendMemory>> memory_;  // of everything below
+  const float* cos_sin_ = nullptr;                      // [context_len, rotary_dim]
 
-  // Scratch, float32; T = step_tokens_max.
-  std::vector<float> hidden_;        // [T, hidden] the residual stream
-  std::vector<float> normed_;        // [T, hidden]
-  std::vector<float> qkv_;           // [T, (num_heads + 2 * num_kv_heads) * head_dim]
-  std::vector<float> attended_;      // [T, num_heads * head_dim]
-  std::vector<float> gate_up_;       // [T, 2 * intermediate]
-  std::vector<float> activated_;     // [T, intermediate]
-  std::vector<float> logit_hidden_;  // [kLogitRowsMax, hidden]
-  std::vector<float> logits_;        // [kLogitRowsMax, vocab]
+  // Scratch; S = step_tokens_max, L = logit_rows_max.
+  T* hidden_ = nullptr;        // [S, hidden] the residual stream
+  T* normed_ = nullptr;        // [S, hidden]
+  T* qkv_ = nullptr;           // [S, (num_heads + 2 * num_kv_heads) * head_dim]
+  T* attended_ = nullptr;      // [S, num_heads * head_dim]
+  T* gate_up_ = nullptr;       // [S, 2 * intermediate]
+  T* activated_ = nullptr;     // [S, intermediate]
+  T* logit_hidden_ = nullptr;  // [L, hidden]
+  float* logits_ = nullptr;    // [L, vocab]
 };
 
 }  // namespace baton

@@ -64,7 +64,7 @@ LoadedModel load_model(const std::string& path, const EngineOptions& options, La
   const int32_t threads =
       options.threads > 0 ? options.threads
                           : std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
-  std::unique_ptr<Backend> backend = make_cpu_backend(threads, options.isa.c_str());
+  std::unique_ptr<BackendOf<float>> backend = make_cpu_backend(threads, options.isa.c_str());
   const int32_t context_len = options.context_len_max > 0
                                   ? std::min(options.context_len_max, files.config.context_len)
                                   : files.config.context_len;

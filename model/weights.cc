@@ -1,6 +1,5 @@
 #include "model/weights.h"
 
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -43,15 +42,14 @@ class Loader {
       : config_(config), names_(names), backend_(backend), weights_(weights) {}
 
   void load_outer() {
-    weights_.embedding = matrix(names_.embedding, config_.vocab_size, config_.hidden_size);
+    const TensorView table = matrix(names_.embedding, config_.vocab_size, config_.hidden_size);
+    weights_.embedding = backend_.prepare_table(table);
     weights_.final_norm = vector(std::string(names_.final_norm) + ".weight", config_.hidden_size);
     weights_.lm_head = backend_.prepare(
-        config_.tied_embeddings ? weights_.embedding
+        config_.tied_embeddings ? table
                                 : matrix(names_.lm_head, config_.vocab_size, config_.hidden_size));
-    const int64_t half = config_.rope.rotary_dim / 2;
     if (weights_.store.find("rope_freqs.weight") != nullptr) {
-      const float* factors = vector("rope_freqs.weight", half);
-      weights_.rope_freq_factors.assign(factors, factors + half);
+      weights_.rope_freq_factors = floats("rope_freqs.weight", config_.rope.rotary_dim / 2);
     }
   }
 
@@ -102,16 +100,21 @@ class Loader {
     return {.dtype = *found.dtype, .rows = rows, .cols = cols, .data = found.data};
   }
 
-  const float* vector(const std::string& name, int64_t elems) {
-    float* values = new_floats(elems);
+  std::vector<float> floats(const std::string& name, int64_t elems) const {
+    std::vector<float> values(static_cast<size_t>(elems));
     const StoredTensor& found = tensor(name, {elems});
-    dequantize(*found.dtype, found.data, values, elems);
+    dequantize(*found.dtype, found.data, values.data(), elems);
     return values;
   }
 
-  float* new_floats(int64_t elems) {
-    weights_.float_vectors.push_back(std::make_unique<float[]>(static_cast<size_t>(elems)));
-    return weights_.float_vectors.back().get();
+  const float* upload(const std::vector<float>& values) {
+    weights_.float_vectors.push_back(
+        backend_.upload(values.data(), static_cast<int64_t>(values.size() * sizeof(float))));
+    return weights_.float_vectors.back()->as<float>();
+  }
+
+  const float* vector(const std::string& name, int64_t elems) {
+    return upload(floats(name, elems));
   }
 
   FusedLinear fused(const std::vector<MatrixSpec>& specs, int64_t cols) {
@@ -121,7 +124,7 @@ class Loader {
     for (const MatrixSpec& spec : specs) {
       const TensorView view = matrix(spec.name, spec.rows, cols);
       if (!run.empty() && run[0].dtype != view.dtype) {
-        result.parts.push_back(prepare(run));
+        result.parts.push_back(backend_.prepare_stacked(run));
         run.clear();
       }
       run.push_back(view);
@@ -129,43 +132,18 @@ class Loader {
       any_bias = any_bias || spec.bias;
       weights_.quantised = weights_.quantised || dtype_info(view.dtype).block_elems > 1;
     }
-    result.parts.push_back(prepare(run));
-    if (any_bias) result.bias = fused_bias(specs, result.rows);
+    result.parts.push_back(backend_.prepare_stacked(run));
+    if (any_bias) result.bias = fused_bias(specs);
     return result;
   }
 
-  const float* fused_bias(const std::vector<MatrixSpec>& specs, int64_t rows) {
-    float* bias = new_floats(rows);
-    int64_t at = 0;
+  const float* fused_bias(const std::vector<MatrixSpec>& specs) {
+    std::vector<float> bias;
     for (const MatrixSpec& spec : specs) {
-      const StoredTensor& found = tensor(spec.name + ".bias", {spec.rows});
-      dequantize(*found.dtype, found.data, bias + at, spec.rows);
-      at += spec.rows;
+      const std::vector<float> part = floats(spec.name + ".bias", spec.rows);
+      bias.insert(bias.end(), part.begin(), part.end());
     }
-    return bias;
-  }
-
-  std::unique_ptr<LinearWeight> prepare(const std::vector<TensorView>& run) {
-    if (run.size() == 1) return backend_.prepare(run[0]);
-    TensorView whole = run[0];
-    whole.rows = 0;
-    for (const TensorView& view : run) whole.rows += view.rows;
-    const int64_t row_bytes = dtype_bytes(whole.dtype, whole.cols);
-    auto bytes =
-        std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(whole.rows * row_bytes));
-    int64_t at = 0;
-    for (const TensorView& view : run) {
-      std::memcpy(bytes.get() + at, view.data, static_cast<size_t>(view.rows * row_bytes));
-      at += view.rows * row_bytes;
-    }
-    whole.data = bytes.get();
-    std::unique_ptr<LinearWeight> weight = backend_.prepare(whole);
-    // Float matrices are used where they lie; block types have been repacked, a second copy of them
-    // would double the model.
-    if (dtype_info(whole.dtype).block_elems == 1) {
-      weights_.fused_matrices.push_back(std::move(bytes));
-    }
-    return weight;
+    return upload(bias);
   }
 
   const ModelConfig& config_;

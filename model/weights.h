@@ -34,7 +34,7 @@ struct LayerWeights {
 };
 
 struct Weights {
-  TensorView embedding;  // [vocab, hidden]
+  std::unique_ptr<EmbeddingTable> embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
   const float* final_norm = nullptr;      // [hidden]
   std::unique_ptr<LinearWeight> lm_head;  // [vocab, hidden]; the embedding where tied
@@ -43,8 +43,7 @@ struct Weights {
 
   // What the pointers above point into.
   TensorStore store;
-  std::vector<std::unique_ptr<float[]>> float_vectors;
-  std::vector<std::unique_ptr<std::byte[]>> fused_matrices;
+  std::vector<std::unique_ptr<BackendMemory>> float_vectors;
 };
 
 enum class WeightNames : uint8_t { kHuggingFace, kGguf };

@@ -7,11 +7,12 @@ namespace baton {
 
 enum class Activation : uint8_t { kSilu, kGeluTanh };
 
-//   gate_up  float32 [rows, 2 * cols]: gate, then up
-//   y        float32 [rows, cols]
+//   gate_up  T [rows, 2 * cols]: gate, then up
+//   y        T [rows, cols]
+template <typename T>
 struct ActivationArgs {
-  const float* gate_up = nullptr;
-  float* y = nullptr;
+  const T* gate_up = nullptr;
+  T* y = nullptr;
   int64_t rows = 0;
   int32_t cols = 0;
   Activation kind = Activation::kSilu;

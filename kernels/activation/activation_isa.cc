@@ -16,7 +16,7 @@ BATON_INLINE F32x16 gelu_tanh(F32x16 x) {
 }
 
 template <Activation kKind>
-void activate(const ActivationArgs& args, int64_t row_begin, int64_t row_end) {
+void activate(const ActivationArgs<float>& args, int64_t row_begin, int64_t row_end) {
   const auto act = [](F32x16 x) { return kKind == Activation::kSilu ? silu(x) : gelu_tanh(x); };
   const int32_t whole = args.cols / 16 * 16, rest = args.cols - whole;
   for (int64_t row = row_begin; row < row_end; ++row) {
@@ -33,7 +33,7 @@ void activate(const ActivationArgs& args, int64_t row_begin, int64_t row_end) {
 
 }  // namespace
 
-void activation(const ActivationArgs& args, int64_t row_begin, int64_t row_end) {
+void activation(const ActivationArgs<float>& args, int64_t row_begin, int64_t row_end) {
   switch (args.kind) {
     case Activation::kSilu:
       return activate<Activation::kSilu>(args, row_begin, row_end);

@@ -19,19 +19,28 @@ struct AttentionSequence {
                                          // a page has left the window
 };
 
-//   q  float32 [rows, num_heads * head_dim], row r at q + r * q_stride (it lies inside the qkv
-//   buffer) y  float32 [rows, num_heads * head_dim]
+// The sequences of a step, in the memory of the backend. `plan`: how a GPU cuts them into work,
+// made once a step for all layers (attention_plan.h); null on CPU.
+struct AttentionPlan;
+struct AttentionBatch {
+  const AttentionSequence* sequences = nullptr;
+  int32_t num_sequences = 0;
+  const AttentionPlan* plan = nullptr;
+};
+
+//   q  T [rows, num_heads * head_dim], row r at q + r * q_stride (it lies inside the qkv buffer)
+//   y  T [rows, num_heads * head_dim]
 // window: a token at position p sees positions (p - window, p]; 0 = all. soft_cap: logits = cap *
 // tanh(logits / cap); 0 = none. The sum over keys runs in blocks of fixed, absolute position
 // (multiples of 64), so a token's result does not depend on chunking, batch, page size or the
 // number of threads. Positions beyond a token's own never reach arithmetic (unwritten memory may
 // hold NaN).
+template <typename T>
 struct AttentionArgs {
-  const float* q = nullptr;
-  float* y = nullptr;
+  const T* q = nullptr;
+  T* y = nullptr;
   int64_t q_stride = 0;
-  const AttentionSequence* sequences = nullptr;
-  int32_t num_sequences = 0;
+  AttentionBatch batch;
   PagedLayer kv;
   int32_t num_heads = 0;
   float scale = 0;

@@ -30,7 +30,8 @@ struct Setup {
   PagedLayer kv;
 };
 
-double run_seconds(Backend& backend, const Setup& setup, int32_t first_pos, int32_t num_tokens) {
+double run_seconds(BackendOf<float>& backend, const Setup& setup, int32_t first_pos,
+                   int32_t num_tokens) {
   std::mt19937 random(1);
   const std::vector<float> q =
       random_floats(random, static_cast<int64_t>(num_tokens) * kHeads * kHeadDim);
@@ -40,15 +41,14 @@ double run_seconds(Backend& backend, const Setup& setup, int32_t first_pos, int3
     backend.attention({.q = q.data(),
                        .y = y.data(),
                        .q_stride = kHeads * kHeadDim,
-                       .sequences = &sequence,
-                       .num_sequences = 1,
+                       .batch = {.sequences = &sequence, .num_sequences = 1},
                        .kv = setup.kv,
                        .num_heads = kHeads,
                        .scale = 1 / std::sqrt(static_cast<float>(kHeadDim))});
   });
 }
 
-void bench(Backend& backend, Dtype dtype, double floor) {
+void bench(BackendOf<float>& backend, Dtype dtype, double floor) {
   for (int32_t context : {512, 2048, 8192}) {
     const Setup setup(dtype, context);
     const double decode = run_seconds(backend, setup, context - 1, 1);

@@ -17,7 +17,7 @@ int32_t padded_dim(int32_t head_dim) {
 
 // A tile at work. Query row = (token - token_begin) * group + head of the group.
 struct Work {
-  const AttentionArgs& args;
+  const AttentionArgs<float>& args;
   const AttentionSequence& sequence;
   const AttentionTile& tile;
   int32_t group;  // query heads per kv head

@@ -7,8 +7,8 @@
 namespace baton::BATON_ISA {
 namespace {
 
-Work lay_out(const AttentionArgs& args, const AttentionTile& tile, float* scratch) {
-  Work w = {args, args.sequences[tile.sequence], tile};
+Work lay_out(const AttentionArgs<float>& args, const AttentionTile& tile, float* scratch) {
+  Work w = {args, args.batch.sequences[tile.sequence], tile};
   w.group = args.num_heads / args.kv.num_kv_heads;
   w.dim = padded_dim(args.kv.head_dim);
   w.rows = (tile.token_end - tile.token_begin) * w.group;
@@ -170,7 +170,7 @@ void finish(const Work& w) {
 
 }  // namespace
 
-void attention(const AttentionArgs& args, const AttentionTile& tile, float* scratch) {
+void attention(const AttentionArgs<float>& args, const AttentionTile& tile, float* scratch) {
   const Work w = lay_out(args, tile, scratch);
   start(w);
   switch (args.kv.dtype) {

@@ -77,7 +77,7 @@ struct Sequence {
   }
 
   // Attention of positions [begin, end), computed as one chunk.
-  std::vector<float> run(Backend& backend, int32_t begin, int32_t end) const {
+  std::vector<float> run(BackendOf<float>& backend, int32_t begin, int32_t end) const {
     const int64_t row = static_cast<int64_t>(shape.num_heads) * shape.head_dim;
     std::vector<float> y((end - begin) * row, NAN);
     std::vector<int32_t> table = block_table;
@@ -88,8 +88,7 @@ struct Sequence {
     backend.attention({.q = q.data() + begin * row,
                        .y = y.data(),
                        .q_stride = row,
-                       .sequences = &sequence,
-                       .num_sequences = 1,
+                       .batch = {.sequences = &sequence, .num_sequences = 1},
                        .kv = layer,
                        .num_heads = shape.num_heads,
                        .scale = scale(),
@@ -229,8 +228,7 @@ TEST_CASE("a ragged batch is its sequences") {
     backend->attention({.q = q.data(),
                         .y = y.data(),
                         .q_stride = stride,
-                        .sequences = sequences,
-                        .num_sequences = 2,
+                        .batch = {.sequences = sequences, .num_sequences = 2},
                         .kv = layer,
                         .num_heads = shape.num_heads,
                         .scale = a.scale()});

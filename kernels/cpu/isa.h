@@ -53,10 +53,10 @@ struct CpuIsa {
                    int32_t token_end, ActivationBlock* blocks);
   void (*linear_quantized)(const LinearJob& job, const LinearTile& tile);
   void (*linear_float)(const LinearJob& job, const LinearTile& tile);
-  void (*rms_norm)(const RmsNormArgs& args, int64_t row_begin, int64_t row_end);
-  void (*activation)(const ActivationArgs& args, int64_t row_begin, int64_t row_end);
-  void (*rope_kv)(const RopeKvArgs& args, int32_t token_begin, int32_t token_end);
-  void (*attention)(const AttentionArgs& args, const AttentionTile& tile, float* scratch);
+  void (*rms_norm)(const RmsNormArgs<float>& args, int64_t row_begin, int64_t row_end);
+  void (*activation)(const ActivationArgs<float>& args, int64_t row_begin, int64_t row_end);
+  void (*rope_kv)(const RopeKvArgs<float>& args, int32_t token_begin, int32_t token_end);
+  void (*attention)(const AttentionArgs<float>& args, const AttentionTile& tile, float* scratch);
 };
 
 // Floats of scratch that `attention` needs for tiles of up to `rows` query rows.

@@ -30,17 +30,18 @@ class LinearWeight {
   int64_t rows_, cols_;
 };
 
-//   x     float32 [num_tokens, cols]
+//   x     T [num_tokens, cols]
 //   bias  float32 [rows] or null
-//   y     float32 [num_tokens, rows], row t at y + t * y_stride (0 = rows); overwritten, or added
+//   y     Out [num_tokens, rows], row t at y + t * y_stride (0 = rows); overwritten, or added
 //   to when `accumulate`
 // For quantised weights x is quantised per row in blocks of 32 or 256 (8 bit) first; float weights
 // compute in float32.
+template <typename T, typename Out = T>
 struct LinearArgs {
   const LinearWeight* weight = nullptr;
-  const float* x = nullptr;
+  const T* x = nullptr;
   const float* bias = nullptr;
-  float* y = nullptr;
+  Out* y = nullptr;
   int64_t y_stride = 0;
   int32_t num_tokens = 0;
   bool accumulate = false;

@@ -19,7 +19,7 @@ constexpr Shape kLayer256[] = {
     {1536, 512}, {1536, 512}, {512, 1536}};  // K formats: multiples of 256
 
 struct Weights {
-  Weights(Backend& backend, Dtype dtype, int layers) {
+  Weights(BackendOf<float>& backend, Dtype dtype, int layers) {
     std::mt19937 random(1);
     const bool blocks_of_256 = dtype_info(dtype).block_elems == 256;
     for (int layer = 0; layer < layers; ++layer) {
@@ -29,7 +29,7 @@ struct Weights {
     }
   }
 
-  void add(Backend& backend, std::mt19937& random, Dtype dtype, Shape shape) {
+  void add(BackendOf<float>& backend, std::mt19937& random, Dtype dtype, Shape shape) {
     tensors.emplace_back(random, dtype, shape.rows, shape.cols);
     weights.push_back(backend.prepare(tensors.back().view()));
     bytes += dtype_bytes(dtype, shape.rows * shape.cols);
@@ -44,7 +44,7 @@ struct Weights {
   int64_t multiplications = 0;
 };
 
-double run_seconds(Backend& backend, const Weights& model, int32_t num_tokens, int runs) {
+double run_seconds(BackendOf<float>& backend, const Weights& model, int32_t num_tokens, int runs) {
   std::mt19937 random(2);
   const std::vector<float> x = random_floats(random, num_tokens * int64_t{1536});
   std::vector<float> y(num_tokens * int64_t{49152});

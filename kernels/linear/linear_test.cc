@@ -51,7 +51,7 @@ double relative_error(const std::vector<float>& got, const std::vector<double>& 
   return std::sqrt(difference / norm);
 }
 
-std::vector<float> multiply(Backend& backend, const LinearWeight& weight,
+std::vector<float> multiply(BackendOf<float>& backend, const LinearWeight& weight,
                             const std::vector<float>& x) {
   const int32_t num_tokens = static_cast<int32_t>(x.size() / weight.cols());
   std::vector<float> y(num_tokens * weight.rows(), NAN);

@@ -5,12 +5,13 @@
 
 namespace baton {
 
-//   x, y    float32 [rows, cols], row r starts at r * stride (elements); y may be x
+//   x, y    T [rows, cols], row r starts at r * stride (elements); y may be x
 //   weight  float32 [cols]
+template <typename T>
 struct RmsNormArgs {
-  const float* x = nullptr;
+  const T* x = nullptr;
   const float* weight = nullptr;
-  float* y = nullptr;
+  T* y = nullptr;
   int64_t rows = 0;
   int32_t cols = 0;
   int64_t x_stride = 0;

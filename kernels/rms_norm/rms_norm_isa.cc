@@ -3,7 +3,7 @@
 
 namespace baton::BATON_ISA {
 
-void rms_norm(const RmsNormArgs& args, int64_t row_begin, int64_t row_end) {
+void rms_norm(const RmsNormArgs<float>& args, int64_t row_begin, int64_t row_end) {
   const int32_t whole = args.cols / 16 * 16, rest = args.cols - whole;
   for (int64_t row = row_begin; row < row_end; ++row) {
     const float* x = args.x + row * args.x_stride;

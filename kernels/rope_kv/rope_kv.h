@@ -23,15 +23,20 @@ struct PagedLayer {
   Dtype dtype = Dtype::kF32;
 };
 
-//   qkv           float32 [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]: q heads, k
-//   heads, v heads; q is normed and rotated in place positions     int32 [num_tokens], absolute
-//   slot_mapping  int32 [num_tokens]: page_id * page_tokens + offset, where k and v of the token go
+//   qkv           T [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]: q heads, k heads,
+//                 v heads; q is normed and rotated in place
+//   positions     int32 [num_tokens], absolute
+//   slot_mapping  int32 [num_tokens]: page_id * page_tokens + offset, where k and v of the token
+//   go;
+//                 on CUDA -1 for rows that only fill up a graph's batch: nothing is written
 //   cos_sin       float32 [max_positions, rotary_dim]: cos for rotary_dim / 2 frequencies, then
-//   sin; scaling already inside q_norm, k_norm float32 [head_dim] or null (Qwen 3)
+//                 sin; scaling already inside
+//   q_norm, k_norm  float32 [head_dim] or null (Qwen 3)
 // Rotation is "half" style (element i with i + rotary_dim/2) or interleaved (2i with 2i + 1: Llama
 // weights in GGUF files).
+template <typename T>
 struct RopeKvArgs {
-  float* qkv = nullptr;
+  T* qkv = nullptr;
   const int32_t* positions = nullptr;
   const int32_t* slot_mapping = nullptr;
   const float* cos_sin = nullptr;

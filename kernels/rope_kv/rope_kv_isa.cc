@@ -5,14 +5,14 @@ namespace baton::BATON_ISA {
 namespace {
 
 void norm_head(float* head, const float* weight, int32_t head_dim, float eps) {
-  const RmsNormArgs args = {.x = head,
-                            .weight = weight,
-                            .y = head,
-                            .rows = 1,
-                            .cols = head_dim,
-                            .x_stride = head_dim,
-                            .y_stride = head_dim,
-                            .eps = eps};
+  const RmsNormArgs<float> args = {.x = head,
+                                   .weight = weight,
+                                   .y = head,
+                                   .rows = 1,
+                                   .cols = head_dim,
+                                   .x_stride = head_dim,
+                                   .y_stride = head_dim,
+                                   .eps = eps};
   rms_norm(args, 0, 1);
 }
 
@@ -38,7 +38,7 @@ void rotate_interleaved(float* head, const float* cosines, int32_t half) {
   }
 }
 
-void rotate(const RopeKvArgs& args, float* head, int32_t position) {
+void rotate(const RopeKvArgs<float>& args, float* head, int32_t position) {
   const float* cosines = args.cos_sin + static_cast<int64_t>(position) * args.rotary_dim;
   if (args.interleaved) {
     rotate_interleaved(head, cosines, args.rotary_dim / 2);
@@ -82,7 +82,7 @@ void write_head(const PagedLayer& kv, int32_t slot, int32_t head_of_both, const 
 
 }  // namespace
 
-void rope_kv(const RopeKvArgs& args, int32_t token_begin, int32_t token_end) {
+void rope_kv(const RopeKvArgs<float>& args, int32_t token_begin, int32_t token_end) {
   const PagedLayer& kv = args.kv;
   const int32_t rotated = args.num_heads + kv.num_kv_heads;
   const int64_t stride = static_cast<int64_t>(rotated + kv.num_kv_heads) * kv.head_dim;

@@ -75,7 +75,7 @@ float stored(const PagedLayer& kv, int32_t slot, int32_t head, int32_t d) {
   return value;
 }
 
-void check(Backend& backend, std::mt19937& random, const Case& c) {
+void check(BackendOf<float>& backend, std::mt19937& random, const Case& c) {
   const Inputs in(random, c);
   std::vector<float> qkv = in.qkv;
   PagedLayer kv = {.page_bytes = 8 * kKvHeads * kPageTokens * c.head_dim + 64,
