@@ -30,8 +30,9 @@ def default_model() -> str:
 class Process:
     """One child with its log; start() again after it died gives the same arguments, so the same address."""
 
-    def __init__(self, name, argv, log_dir):
-        self.name, self.argv, self.log = name, [str(a) for a in argv], pathlib.Path(log_dir) / f"{name}.log"
+    def __init__(self, name, argv, log_dir, log_file=None):
+        self.name, self.argv = name, [str(a) for a in argv]
+        self.log = pathlib.Path(log_file or pathlib.Path(log_dir) / f"{name}.log")
         self.popen = None
 
     def start(self):
@@ -58,10 +59,14 @@ class Process:
 
 
 class Cluster:
-    """with Cluster(model, prefill=1, decode=1) as c: c.post("/v1/completions", {...})"""
+    """with Cluster(model, prefill=1, decode=1) as c: c.post("/v1/completions", {...})
 
-    def __init__(self, model, prefill=1, decode=1, both=0, routers=1, threads=1, worker_args=(), router_args=()):
-        self.model = str(model)
+    `places` says at which address a process lives (default: loopback), `prefix(name)` what its command line begins with (a network
+    namespace), `log_file` where all logs go instead of a file each."""
+
+    def __init__(self, model, prefill=1, decode=1, both=0, routers=1, threads=1, worker_args=(), router_args=(), places=None,
+                 prefix=lambda name: [], log_file=None):
+        self.model, self.places = str(model), places or {}
         self.dir = tempfile.mkdtemp(prefix="baton-test-")
         self.workers, self.routers = {}, []
         token = pathlib.Path(self.dir) / "token"
@@ -71,21 +76,30 @@ class Cluster:
         for role, count in (("prefill", prefill), ("decode", decode), ("both", both)):
             for i in range(count):
                 name = f"{role}-{i}"
-                self.addresses[name] = f"127.0.0.1:{free_port()}"
+                host = self.host(name)
+                self.addresses[name] = f"{host}:{free_port()}"
                 self.metrics_ports[name] = free_port()
-                argv = [BIN / "baton-worker", "--role", role, "--listen", self.addresses[name], "--model", self.model,
+                argv = [*prefix(name), BIN / "baton-worker", "--role", role, "--listen", self.addresses[name], "--model", self.model,
                         "--threads", threads, "--link.token-file", token,
-                        "--metrics-listen", f"127.0.0.1:{self.metrics_ports[name]}", *worker_args]
-                self.workers[name] = Process(name, argv, self.dir)
+                        "--metrics-listen", f"{host}:{self.metrics_ports[name]}", *worker_args]
+                self.workers[name] = Process(name, argv, self.dir, log_file)
         self.ports = [free_port() for _ in range(routers)]
         for i, port in enumerate(self.ports):
-            argv = [BIN / "baton-router", "--model", self.model, "--port", port, "--link.token-file", token,
+            name = f"router-{i}"
+            argv = [*prefix(name), BIN / "baton-router", "--model", self.model, "--port", port, "--link.token-file", token,
                     "--workers", ",".join(self.addresses.values()), *router_args]
-            self.routers.append(Process(f"router-{i}", argv, self.dir))
+            self.routers.append(Process(name, argv, self.dir, log_file))
+
+    def host(self, name):
+        return self.places.get(name, "127.0.0.1")
+
+    def router_url(self, port=None):
+        port = port or self.ports[0]
+        return f"http://{self.host(f'router-{self.ports.index(port)}')}:{port}"
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.ports[0]}"
+        return self.router_url()
 
     def __enter__(self):
         for process in [*self.workers.values(), *self.routers]:
@@ -124,13 +138,20 @@ class Cluster:
 
     def connected_workers(self, port=None):
         try:
-            text = http_get(f"http://127.0.0.1:{port or self.ports[0]}/metrics")
+            text = http_get(self.router_url(port) + "/metrics")
         except OSError:
             return 0
         return int(sum(v for k, v in parse_metrics(text).items() if k.startswith(("baton_workers_prefill{", "baton_workers_decode{"))))
 
     def worker_metrics(self, name):
-        return parse_metrics(http_get(f"http://127.0.0.1:{self.metrics_ports[name]}/metrics"))
+        return parse_metrics(http_get(f"http://{self.host(name)}:{self.metrics_ports[name]}/metrics"))
+
+    def ready(self, name):
+        try:
+            with urllib.request.urlopen(f"http://{self.host(name)}:{self.metrics_ports[name]}/readyz", timeout=5) as reply:
+                return reply.status == 200
+        except OSError:
+            return False
 
     def pages(self, name):
         """State -> pages, over all kv_groups."""
@@ -146,7 +167,7 @@ class Cluster:
                    if k.startswith("baton_handoffs_landed_total"))
 
     def post(self, path, body, port=None, timeout_s=120):
-        request = urllib.request.Request(f"http://127.0.0.1:{port or self.ports[0]}{path}", json.dumps(body).encode(),
+        request = urllib.request.Request(self.router_url(port) + path, json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=timeout_s) as reply:
             return json.load(reply)
