@@ -23,7 +23,13 @@ Result<size_t> TcpStream::read(char* to, size_t bytes_max) {
 }
 
 Result<size_t> TcpStream::write(std::string_view bytes) {
-  const ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  const iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+  return write_gathered({&part, 1});
+}
+
+Result<size_t> TcpStream::write_gathered(std::span<const iovec> parts) {
+  const msghdr message{.msg_iov = const_cast<iovec*>(parts.data()), .msg_iovlen = parts.size()};
+  const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
   if (n >= 0) return static_cast<size_t>(n);
   if (would_block()) return size_t{0};
   return unavailable(std::string("write: ") + std::strerror(errno));

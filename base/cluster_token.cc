@@ -1,9 +1,7 @@
 #include "base/cluster_token.h"
 
 #include <fstream>
-#include <iterator>
 
-#include "base/secret_file.h"
 #include "base/status.h"
 
 namespace baton {
@@ -11,21 +9,28 @@ namespace {
 
 // Shorter ones can be guessed offline from one recorded hello.
 constexpr size_t kTokenBytesMin = 16;
+constexpr size_t kTokensMax = 8;
 
 }  // namespace
 
-std::string read_cluster_token(const std::string& path) {
-  if (path.empty()) return {};
+std::vector<std::string> read_cluster_tokens(const std::string& path) {
+  if (path.empty()) return {""};
   std::ifstream file(path, std::ios::binary);
-  std::string token{std::istreambuf_iterator<char>(file), {}};
   if (!file) throw ConfigError("link.token_file: cannot read " + path);
-  warn_if_readable_by_others("link.token_file", path);
-  token.erase(token.find_last_not_of(" \t\r\n") + 1);
-  token.erase(0, token.find_first_not_of(" \t\r\n"));
-  if (token.size() < kTokenBytesMin)
-    throw ConfigError("link.token_file: got " + std::to_string(token.size()) + " bytes in " + path +
-                      ", want at least " + std::to_string(kTokenBytesMin));
-  return token;
+  std::vector<std::string> tokens;
+  for (std::string line; std::getline(file, line);) {
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    line.erase(0, line.find_first_not_of(" \t"));
+    if (line.empty()) continue;
+    if (line.size() < kTokenBytesMin)
+      throw ConfigError("link.token_file: got a token of " + std::to_string(line.size()) +
+                        " bytes in " + path + ", want at least " + std::to_string(kTokenBytesMin));
+    tokens.push_back(std::move(line));
+  }
+  if (tokens.empty() || tokens.size() > kTokensMax)
+    throw ConfigError("link.token_file: got " + std::to_string(tokens.size()) + " tokens in " +
+                      path + ", want 1 to " + std::to_string(kTokensMax) + ", one a line");
+  return tokens;
 }
 
 }  // namespace baton

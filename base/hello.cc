@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::string_view kMagic = "BATON\r\n\x1a";
 constexpr size_t kRecordHeaderBytes = 5;
+constexpr char kTlsAlert = 0x15;  // first bytes of TLS records (RFC 8446, 5.1)
+constexpr char kTlsHandshake = 0x16;
 constexpr size_t kProofBytes = 32;
 constexpr size_t kReasonBytesMax = 512;
 
@@ -97,11 +99,13 @@ HelloNonce random_hello_nonce() {
   return nonce;
 }
 
-Hello::Hello(Side side, PeerInfo self, int64_t lease_ms, std::string token, const HelloNonce& nonce)
+Hello::Hello(Side side, PeerInfo self, int64_t lease_ms, std::vector<std::string> tokens,
+             const HelloNonce& nonce)
     : side_(side),
       self_(std::move(self)),
-      token_(std::move(token)),
+      tokens_(std::move(tokens)),
       self_record_(hello_record(self_, lease_ms, nonce)) {
+  CHECK(!tokens_.empty()) << "a hello without a token, want at least an empty one";
   if (side_ == Side::kDialer) output_ = std::string(kMagic) + self_record_;
 }
 
@@ -112,8 +116,7 @@ std::string Hello::take_output() {
 Status Hello::feed(std::string& bytes) {
   if (state_ == State::kMagic) {
     const size_t n = std::min(bytes.size(), kMagic.size());
-    if (std::string_view(bytes).substr(0, n) != kMagic.substr(0, n))
-      return invalid_argument("magic: got other bytes, want a Baton process");
+    if (std::string_view(bytes).substr(0, n) != kMagic.substr(0, n)) return refuse_magic(bytes[0]);
     if (n < kMagic.size()) return {};
     bytes.erase(0, n);
     state_ = State::kHello;
@@ -131,9 +134,17 @@ Status Hello::feed(std::string& bytes) {
   return {};
 }
 
+Status Hello::refuse_magic(char first) {
+  const Status no_tls(Code::kUnauthenticated,
+                      "TLS: the peer wants it, and this process has no link.tls_cert_file");
+  if (first == kTlsHandshake) return refuse(no_tls);  // the dialer knows plain text when it sees it
+  if (first == kTlsAlert) return no_tls;
+  return invalid_argument("magic: got other bytes, want a Baton process");
+}
+
 Status Hello::take_record(char type, std::string_view record) {
   const std::string_view body = record.substr(kRecordHeaderBytes);
-  if (type == 'R') return unavailable("refused by the peer: " + printable(body));
+  if (type == 'R') return invalid_argument("refused by the peer: " + printable(body));
   if (type == 'H' && state_ == State::kHello) return take_hello(record);
   if (type == 'P' && state_ == State::kProof) return take_proof(body);
   return invalid_argument("hello record: got one out of order");
@@ -141,14 +152,13 @@ Status Hello::take_record(char type, std::string_view record) {
 
 Status Hello::take_hello(std::string_view record) {
   if (Status status = parse_peer(record.substr(kRecordHeaderBytes)); !status.ok())
-    return refuse(status.message());
-  if (peer_.epoch == self_.epoch && peer_.worker_id == self_.worker_id)
-    return refuse("peer: got " + self_.worker_id + " itself, want another process");
+    return refuse(status);
+  if (Status status = check_peer(); !status.ok()) return refuse(status);
   peer_record_ = record;
   if (side_ == Side::kAcceptor) {
     output_ += std::string(kMagic) + self_record_;
   } else {
-    output_ += baton::record('P', proof_of(Side::kDialer));
+    output_ += baton::record('P', proof_of(Side::kDialer, tokens_[0]));
   }
   state_ = State::kProof;
   return {};
@@ -177,29 +187,47 @@ Status Hello::parse_peer(std::string_view body) {
 }
 
 Status Hello::take_proof(std::string_view proof) {
-  const std::string want = proof_of(side_ == Side::kDialer ? Side::kAcceptor : Side::kDialer);
-  if (proof.size() != want.size() || CRYPTO_memcmp(proof.data(), want.data(), want.size()) != 0)
-    return refuse("cluster token: the two processes have different ones");
-  if (side_ == Side::kAcceptor) output_ += record('P', proof_of(Side::kAcceptor));
+  const Side peer_side = side_ == Side::kDialer ? Side::kAcceptor : Side::kDialer;
+  const bool known = std::any_of(tokens_.begin(), tokens_.end(), [&](const std::string& token) {
+    const std::string want = proof_of(peer_side, token);
+    return proof.size() == want.size() &&
+           CRYPTO_memcmp(proof.data(), want.data(), want.size()) == 0;
+  });
+  if (!known)
+    return refuse(
+        Status(Code::kUnauthenticated, "cluster token: the two processes have different ones"));
+  if (side_ == Side::kAcceptor) output_ += record('P', proof_of(Side::kAcceptor, tokens_[0]));
   state_ = State::kUp;
   return {};
 }
 
-Status Hello::refuse(const std::string& reason) {
-  // An acceptor has not sent its magic while it refuses the first record.
-  if (side_ == Side::kAcceptor && state_ == State::kHello) output_ += kMagic;
-  output_ += record('R', reason.substr(0, kReasonBytesMax));
-  return invalid_argument(reason);
+Status Hello::check_peer() const {
+  if (peer_.epoch == self_.epoch && peer_.worker_id == self_.worker_id)
+    return invalid_argument("peer: got " + self_.worker_id + " itself, want another process");
+  const bool workers = peer_.role != Role::kRouter && self_.role != Role::kRouter;
+  if (workers && peer_.kv_compat_id != self_.kv_compat_id)
+    return invalid_argument("kv_compat_id: " + self_.worker_id + " has " + self_.kv_compat_id +
+                            ", " + peer_.worker_id + " has " + peer_.kv_compat_id +
+                            ": their pages do not mix");
+  return {};
 }
 
-std::string Hello::proof_of(Side side) const {
+Status Hello::refuse(Status reason) {
+  // An acceptor has not sent its magic while it refuses the first record.
+  if (side_ == Side::kAcceptor && state_ != State::kProof) output_ += kMagic;
+  output_ += record('R', reason.message().substr(0, kReasonBytesMax));
+  return reason;
+}
+
+std::string Hello::proof_of(Side side, const std::string& token) const {
   const bool dialer = side_ == Side::kDialer;
   std::string signed_bytes = side == Side::kDialer ? "baton dialer" : "baton acceptor";
   signed_bytes += dialer ? self_record_ : peer_record_;
   signed_bytes += dialer ? peer_record_ : self_record_;
+  signed_bytes += channel_binding_;
   std::array<uint8_t, kProofBytes> proof;
   unsigned int size = 0;
-  CHECK(HMAC(EVP_sha256(), token_.data(), static_cast<int>(token_.size()),
+  CHECK(HMAC(EVP_sha256(), token.data(), static_cast<int>(token.size()),
              reinterpret_cast<const uint8_t*>(signed_bytes.data()), signed_bytes.size(),
              proof.data(), &size) != nullptr &&
         size == proof.size())

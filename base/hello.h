@@ -7,21 +7,25 @@
 //   'H'      u32 wire version | 32-byte nonce | u32 lease_ms | u8 role | u64 epoch |
 //            i32 context_len | i32 vocab_size | worker_id, kv_compat_id, model_name: u16 and bytes
 //   'P'      HMAC-SHA256 (RFC 2104) under the cluster token of
-//            label | dialer's record 'H' | acceptor's record 'H'
+//            label | dialer's record 'H' | acceptor's record 'H' | channel binding
 //   'R'      refusal: text
 //
 //   dialer    magic H --------> P --------> up when it has the acceptor's P
 //   acceptor         magic H -----> P       up when it has sent its own
 //
 // Both nonces and the side's label enter each proof, so one can neither be replayed nor reflected,
-// and the acceptor proves nothing to a dialer that has not.
+// and the acceptor proves nothing to a dialer that has not. Under TLS the binding is a secret of
+// that one TLS connection (RFC 8446, 7.5), so whoever sits between two of them has no use for a
+// proof. Two workers with different kv_compat_id refuse each other here: they could share no page.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/byte_stream.h"
 #include "base/messages.h"
 #include "base/status.h"
 
@@ -37,11 +41,15 @@ HelloNonce random_hello_nonce();
 
 class Hello {
  public:
-  enum class Side { kDialer, kAcceptor };
+  using Side = StreamSide;
 
   // The names of `self` are at most kPeerNameBytesMax long. `lease_ms`: after which silence we take
-  // the peer for dead.
-  Hello(Side side, PeerInfo self, int64_t lease_ms, std::string token, const HelloNonce& nonce);
+  // the peer for dead. `tokens`: at least one; the first proves, all are accepted.
+  Hello(Side side, PeerInfo self, int64_t lease_ms, std::vector<std::string> tokens,
+        const HelloNonce& nonce);
+
+  // The stream's ByteStream::channel_binding(). Before the feed() of the first byte.
+  void bind_channel(std::string binding) { channel_binding_ = std::move(binding); }
 
   // Takes what it needs from the front of `bytes`, never more. An error ends the connection: send
   // take_output() first, it holds the refusal for the peer, if any.
@@ -62,16 +70,19 @@ class Hello {
   Status take_hello(std::string_view record);
   Status take_proof(std::string_view proof);
   Status parse_peer(std::string_view body);
-  Status refuse(const std::string& reason);
-  std::string proof_of(Side side) const;
+  Status refuse_magic(char first);
+  Status refuse(Status reason);
+  Status check_peer() const;
+  std::string proof_of(Side side, const std::string& token) const;
 
   const Side side_;
   const PeerInfo self_;
-  const std::string token_;
+  const std::vector<std::string> tokens_;
   const std::string self_record_;
   State state_ = State::kMagic;
   std::string output_;
   std::string peer_record_;
+  std::string channel_binding_;
   PeerInfo peer_;
   int64_t peer_lease_ms_ = 0;
 };

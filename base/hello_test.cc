@@ -23,9 +23,13 @@ struct Pair {
   explicit Pair(const std::string& dialer_token = "secret",
                 const std::string& acceptor_token = "secret",
                 const PeerInfo& acceptor_info = peer("b", 2))
-      : dialer(Hello::Side::kDialer, peer("a", 1), 1000, dialer_token, random_hello_nonce()),
-        acceptor(Hello::Side::kAcceptor, acceptor_info, 700, acceptor_token, random_hello_nonce()) {
-  }
+      : Pair(std::vector{dialer_token}, std::vector{acceptor_token}, acceptor_info) {}
+  Pair(std::vector<std::string> dialer_tokens, std::vector<std::string> acceptor_tokens,
+       const PeerInfo& acceptor_info = peer("b", 2))
+      : dialer(Hello::Side::kDialer, peer("a", 1), 1000, std::move(dialer_tokens),
+               random_hello_nonce()),
+        acceptor(Hello::Side::kAcceptor, acceptor_info, 700, std::move(acceptor_tokens),
+                 random_hello_nonce()) {}
 
   // Carries bytes both ways until nobody says more; `step` bytes at a time.
   void run(size_t step = SIZE_MAX) {
@@ -77,6 +81,52 @@ TEST_CASE("another token is refused on both sides with the reason") {
   CHECK(pair.dialer_status.message().find("refused by the peer: cluster token") == 0);
 }
 
+TEST_CASE("any of several tokens is accepted, only the first is shown") {
+  using Tokens = std::vector<std::string>;
+  const auto run = [](const Tokens& dialer_tokens, const Tokens& acceptor_tokens) {
+    Pair pair(dialer_tokens, acceptor_tokens);
+    pair.run();
+    return pair.dialer.up() && pair.acceptor.up();
+  };
+  CHECK(run({"old", "new"}, {"new", "old"}));
+  CHECK(run({"old"}, {"old", "new"}));
+  CHECK_FALSE(run({"new", "old"}, {"old"}));
+  CHECK_FALSE(run({"old"}, {"new", "old"}));  // it does not know what the acceptor shows
+}
+
+TEST_CASE("a proof of one channel is worth nothing in another") {
+  Pair pair;
+  pair.dialer.bind_channel("to the one in between");
+  pair.acceptor.bind_channel("from the one in between");
+  pair.run();
+  CHECK_FALSE(pair.acceptor.up());
+  CHECK(pair.acceptor_status.message().find("cluster token") == 0);
+}
+
+TEST_CASE("workers with different kv_compat_id part with both ids and names; a router takes both") {
+  PeerInfo other = peer("b", 2);
+  other.kv_compat_id = "kv-2";
+  Pair pair("secret", "secret", other);
+  pair.run();
+  const std::string words = "kv_compat_id: b has kv-2, a has kv-1";
+  CHECK(pair.acceptor_status.message().find(words) == 0);
+  CHECK(pair.dialer_status.message().find("refused by the peer: " + words) == 0);
+  other.role = Role::kRouter;
+  Pair with_router("secret", "secret", other);
+  with_router.run();
+  CHECK(with_router.dialer.up());
+}
+
+TEST_CASE("a peer that speaks TLS is told apart from any stranger") {
+  for (const char first : {'\x15', '\x16'}) {
+    Pair pair;
+    std::string bytes = std::string(1, first) + "\x03\x03";
+    const Status status = pair.acceptor.feed(bytes);
+    CHECK(status.code() == Code::kUnauthenticated);
+    CHECK(status.message().find("TLS: the peer wants it") == 0);
+  }
+}
+
 TEST_CASE("a process does not talk to itself") {
   Pair pair("secret", "secret", peer("a", 1));
   pair.run();
@@ -108,8 +158,8 @@ TEST_CASE("frames behind the hello stay in the buffer") {
 }
 
 TEST_CASE("a proof cannot be reflected") {
-  Hello dialer(Hello::Side::kDialer, peer("a", 1), 1000, "secret", random_hello_nonce());
-  Hello mirror(Hello::Side::kAcceptor, peer("b", 2), 1000, "guess", random_hello_nonce());
+  Hello dialer(Hello::Side::kDialer, peer("a", 1), 1000, {"secret"}, random_hello_nonce());
+  Hello mirror(Hello::Side::kAcceptor, peer("b", 2), 1000, {"guess"}, random_hello_nonce());
   std::string bytes = dialer.take_output();
   REQUIRE(mirror.feed(bytes).ok());
   bytes = mirror.take_output();

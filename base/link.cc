@@ -1,6 +1,5 @@
 #include "base/link.h"
 
-#include "base/cluster_token.h"
 #include "base/link_loop.h"
 
 namespace baton {
@@ -10,8 +9,11 @@ class Links::Impl : public LinkLoop {
 };
 
 Links::Links(const LinkConfig& config, PeerInfo self, const std::string& listen, const Clock& clock,
-             Sink sink)
-    : impl_(std::make_unique<Impl>(config, std::move(self), read_cluster_token(config.token_file),
+             Sink sink, std::shared_ptr<CredentialFiles> credentials)
+    : impl_(std::make_unique<Impl>(config, std::move(self),
+                                   credentials != nullptr
+                                       ? std::move(credentials)
+                                       : std::make_shared<CredentialFiles>(config),
                                    listen, clock, std::move(sink))) {}
 
 Links::~Links() = default;
@@ -30,6 +32,14 @@ void Links::connect(const std::string& address) {
 
 void Links::disconnect(const std::string& address) {
   impl_->post(LinkLoop::Disconnect{address});
+}
+
+void Links::release(const std::string& address) {
+  impl_->post(LinkLoop::Release{address});
+}
+
+LinkStats Links::stats() const {
+  return impl_->stats();
 }
 
 Lease Links::lease(LinkId link) const {

@@ -11,6 +11,8 @@
 #include <variant>
 
 #include "base/clock.h"
+#include "base/credential_files.h"
+#include "base/link_stats.h"
 #include "base/messages.h"
 #include "config/config.h"
 
@@ -62,9 +64,10 @@ class Links final : public Outbox {
   using Sink = std::function<void(LinkEvent)>;
 
   // `listen`: "host:port" (port 0: any, see port()), or empty for none. Throws ConfigError when it
-  // cannot listen, or when it would listen beyond loopback without a cluster token.
+  // cannot listen, or when it would listen beyond loopback without a cluster token. `credentials`:
+  // those of `config`, where others use them too; null: Links reads its own.
   Links(const LinkConfig& config, PeerInfo self, const std::string& listen, const Clock& clock,
-        Sink sink);
+        Sink sink, std::shared_ptr<CredentialFiles> credentials = nullptr);
   ~Links() override;  // closes everything, joins the thread; no sink call after it
 
   void send(LinkId link, Message message) override;
@@ -72,6 +75,9 @@ class Links final : public Outbox {
   void connect(const std::string& address) override;
   void disconnect(const std::string& address) override;
   Lease lease(LinkId link) const override;
+  // Undoes connect(), but a link that is up stays until it ends by itself.
+  void release(const std::string& address);
+  LinkStats stats() const;  // at most a heartbeat old
   int32_t port() const;
 
  private:

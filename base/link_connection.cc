@@ -30,8 +30,10 @@ LinkConnection::LinkConnection(LinkId id, std::unique_ptr<ByteStream> stream, He
 }
 
 void LinkConnection::receive(int64_t now_us) {
+  if (!read_status_.ok()) return;
   char bytes[kReadBytes];
-  for (size_t total = 0; total < kReadRoundBytes && read_status_.ok();) {
+  // What the stream has taken off the socket would not wake us again.
+  for (size_t total = 0; total < kReadRoundBytes || stream_->buffered();) {
     const Result<size_t> n = stream_->read(bytes, sizeof bytes);
     if (!n.ok()) {
       read_status_ = n.status();
@@ -39,6 +41,7 @@ void LinkConnection::receive(int64_t now_us) {
     }
     if (*n == 0) return;
     total += *n;
+    bytes_in_ += static_cast<int64_t>(*n);
     heard_us_ = now_us;
     if (announced_up_) {
       reader_.feed({bytes, *n});
@@ -72,6 +75,7 @@ LinkConnection::Event LinkConnection::next(int64_t now_us) {
 }
 
 LinkConnection::Event LinkConnection::next_of_hello(int64_t now_us) {
+  if (!in_.empty()) hello_.bind_channel(stream_->channel_binding());
   const Status status = hello_.feed(in_);
   if (const std::string said = hello_.take_output(); !said.empty()) {
     out_ += said;
@@ -124,7 +128,12 @@ Status LinkConnection::flush() {
     if (!n.ok()) return n.status();
     if (*n == 0) return {};
     out_at_ += *n;
+    bytes_out_ += static_cast<int64_t>(*n);
   }
+}
+
+int64_t LinkConnection::outbox_bytes() const {
+  return static_cast<int64_t>(out_.size() - out_at_ + frames_.queued_bytes());
 }
 
 Status LinkConnection::tick(int64_t now_us) {

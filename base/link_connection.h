@@ -33,7 +33,7 @@ class LinkConnection {
   Status send(const Message& message);
   // Writes until the stream takes no more.
   Status flush();
-  bool wants_write() const { return out_at_ < out_.size() || !frames_.empty(); }
+  bool wants_write() const { return stream_->wants_write(unwritten()); }
 
   // Heartbeats, silence, and a hello that does not come. Call it at next_tick_us().
   Status tick(int64_t now_us);
@@ -47,9 +47,14 @@ class LinkConnection {
   bool dialled() const { return hello_.side() == Hello::Side::kDialer; }
   const std::shared_ptr<std::atomic<int64_t>>& lease() const { return lease_; }
 
+  int64_t bytes_in() const { return bytes_in_; }
+  int64_t bytes_out() const { return bytes_out_; }
+  int64_t outbox_bytes() const;
+
   bool write_watched = false;  // the loop's note: whether it waits until the stream takes more
 
  private:
+  bool unwritten() const { return out_at_ < out_.size() || !frames_.empty(); }
   Event next_of_hello(int64_t now_us);
   Event announce_up(int64_t now_us);
   Status check_outbox() const;  // RESOURCE_EXHAUSTED when the peer leaves too much unread
@@ -70,6 +75,8 @@ class LinkConnection {
   FrameQueue frames_;
   std::string out_;
   size_t out_at_ = 0;
+  int64_t bytes_in_ = 0;
+  int64_t bytes_out_ = 0;
 
   int64_t heard_us_;  // when the last byte came in
   int64_t asked_us_;  // when the hello's last question went out: the peer's answer acknowledges it

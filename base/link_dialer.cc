@@ -1,13 +1,16 @@
 #include "base/link_dialer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 
 namespace baton {
 
 void LinkDialer::add(const std::string& address, int64_t now_us) {
-  targets_.try_emplace(address, Target{.due_us = now_us, .backoff_ms = reconnect_ms_});
+  const auto at =
+      targets_.try_emplace(address, Target{.due_us = now_us, .backoff_ms = reconnect_ms_}).first;
+  at->second.released = false;
 }
 
 LinkId LinkDialer::remove(const std::string& address) {
@@ -16,6 +19,13 @@ LinkId LinkDialer::remove(const std::string& address) {
   const LinkId link = at->second.link;
   targets_.erase(at);
   return link;
+}
+
+LinkId LinkDialer::release(const std::string& address) {
+  const auto at = targets_.find(address);
+  if (at == targets_.end() || !at->second.up) return remove(address);
+  at->second.released = true;
+  return kNoLink;
 }
 
 std::vector<std::string> LinkDialer::take_due(int64_t now_us) {
@@ -40,10 +50,12 @@ bool LinkDialer::awaits_link(const std::string& address) const {
 }
 
 void LinkDialer::succeeded(const std::string& address) {
-  if (const auto at = targets_.find(address); at != targets_.end()) {
-    at->second.backoff_ms = reconnect_ms_;
-    at->second.reason.clear();
-  }
+  const auto at = targets_.find(address);
+  if (at == targets_.end()) return;
+  at->second.backoff_ms = reconnect_ms_;
+  at->second.reason.clear();
+  at->second.up = true;
+  if (std::exchange(at->second.been_up, true)) ++reconnects_;
 }
 
 void LinkDialer::ended(const std::string& address, LinkId link, int64_t now_us,
@@ -53,8 +65,13 @@ void LinkDialer::ended(const std::string& address, LinkId link, int64_t now_us,
   Target& target = at->second;
   if (target.reason != reason)
     log_warn("link_dial_failed", {{"address", address}, {"reason", reason}});
+  if (target.released) {
+    targets_.erase(at);
+    return;
+  }
   target.reason = reason;
   target.busy = false;
+  target.up = false;
   target.link = kNoLink;
   target.due_us = now_us + target.backoff_ms * 1000;
   target.backoff_ms = std::min(2 * target.backoff_ms, kBackoffMaxMs);

@@ -23,6 +23,9 @@ class LinkDialer {
   void add(const std::string& address, int64_t now_us);  // idempotent
   // The link it had, or kNoLink.
   LinkId remove(const std::string& address);
+  // Keeps an address whose link is up until that ends (add() before then takes it back), and
+  // removes any other; the link to drop, or kNoLink.
+  LinkId release(const std::string& address);
 
   // Addresses whose time has come; each is busy until ended(), with kNoLink when it never
   // started().
@@ -35,11 +38,15 @@ class LinkDialer {
   // How often it was due: every further try takes the next of its resolved socket addresses.
   uint32_t tries(const std::string& address) const;
 
+  int64_t reconnects() const { return reconnects_; }
   int64_t next_due_us() const;  // INT64_MAX: none
 
  private:
   struct Target {
     bool busy = false;
+    bool up = false;
+    bool released = false;  // forgotten once its link has ended
+    bool been_up = false;
     int64_t due_us = 0;
     int64_t backoff_ms = 0;
     uint32_t tries = 0;
@@ -49,6 +56,7 @@ class LinkDialer {
 
   const int64_t reconnect_ms_;
   std::map<std::string, Target> targets_;
+  int64_t reconnects_ = 0;
 };
 
 }  // namespace baton

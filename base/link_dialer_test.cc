@@ -38,5 +38,35 @@ TEST_CASE("a removed address is forgotten, its answers too") {
   CHECK(dialer.next_due_us() == INT64_MAX);
 }
 
+TEST_CASE("a released address stays while its link is up, may come back, and is then forgotten") {
+  LinkDialer dialer(50);
+  dialer.add("b:1", 0);
+  dialer.take_due(0);
+  dialer.started("b:1", 4);
+  dialer.succeeded("b:1");
+  CHECK(dialer.release("b:1") == LinkDialer::kNoLink);  // nothing is dropped
+  dialer.add("b:1", 0);                                 // back before the link has ended
+  CHECK(dialer.take_due(0).empty());
+  dialer.ended("b:1", 4, 0, "closed");
+  CHECK(dialer.next_due_us() == 50'000);
+  dialer.take_due(50'000);
+  dialer.started("b:1", 5);
+  dialer.succeeded("b:1");
+  CHECK(dialer.reconnects() == 1);
+  CHECK(dialer.release("b:1") == LinkDialer::kNoLink);
+  dialer.ended("b:1", 5, 0, "closed");
+  CHECK(dialer.next_due_us() == INT64_MAX);
+}
+
+TEST_CASE("a released address that is not up is dropped at once") {
+  LinkDialer dialer(50);
+  dialer.add("b:1", 0);
+  dialer.take_due(0);
+  dialer.started("b:1", 4);
+  CHECK(dialer.release("b:1") == 4);
+  dialer.ended("b:1", 4, 0, "released");
+  CHECK(dialer.next_due_us() == INT64_MAX);
+}
+
 }  // namespace
 }  // namespace baton

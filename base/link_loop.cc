@@ -11,11 +11,12 @@
 
 namespace baton {
 
-LinkLoop::LinkLoop(const LinkConfig& config, PeerInfo self, std::string token,
-                   const std::string& listen, const Clock& clock, Links::Sink sink)
+LinkLoop::LinkLoop(const LinkConfig& config, PeerInfo self,
+                   std::shared_ptr<CredentialFiles> credentials, const std::string& listen,
+                   const Clock& clock, Links::Sink sink)
     : config_(config),
       self_(std::move(self)),
-      token_(std::move(token)),
+      credentials_(std::move(credentials)),
       clock_(clock),
       sink_(std::move(sink)),
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
@@ -25,6 +26,9 @@ LinkLoop::LinkLoop(const LinkConfig& config, PeerInfo self, std::string token,
     if (name->size() > kPeerNameBytesMax)
       throw ConfigError("name of this process: got " + std::to_string(name->size()) +
                         " bytes, want at most " + std::to_string(kPeerNameBytesMax));
+  for (const char* reason : {"unauthenticated", "refused", "timeout", "lost", "other"})
+    stats_.handshake_failures[reason] = 0;
+  published_stats_ = stats_;
   if (!wake_.valid() || !epoll_.valid()) throw ConfigError("no file descriptor left for links");
   watch(wake_.get(), kWakeTag, EPOLLIN, EPOLL_CTL_ADD);
   if (!listen.empty()) open_listener(listen);
@@ -46,7 +50,7 @@ void LinkLoop::open_listener(const std::string& listen) {
   const auto found = resolve(*target, /*numeric_only=*/false);
   if (!found.ok()) throw ConfigError("listen " + listen + ": " + found.status().message());
   const SocketAddress& address = found->front();
-  if (token_.empty() && !is_loopback(address))
+  if (!credentials_->has_token() && !is_loopback(address))
     throw ConfigError("listen: got " + listen +
                       " without a link.token_file, want one beyond loopback");
   Result<ScopedFd> listener = listen_tcp(address);
@@ -76,6 +80,11 @@ Lease LinkLoop::lease(LinkId link) const {
   const auto at = leases_.find(link);
   if (at != leases_.end()) return at->second;
   return std::make_shared<const std::atomic<int64_t>>(0);
+}
+
+LinkStats LinkLoop::stats() const {
+  std::lock_guard lock(mutex_);
+  return published_stats_;
 }
 
 bool LinkLoop::stopping() const {
@@ -131,8 +140,8 @@ void LinkLoop::drop_links_if_paused(int64_t last_round_us) {
   for (const auto& [link, connection] : connections_)
     if (connection->up() && connection->lease()->load() <= now_us_) expired.push_back(link);
   for (const LinkId link : expired)
-    drop(link, "this process stood still for " + std::to_string(paused_ms) +
-                   " ms, and its lease has run out");
+    drop(link, unavailable("this process stood still for " + std::to_string(paused_ms) +
+                           " ms, and its lease has run out"));
 }
 
 void LinkLoop::take_commands() {
@@ -149,13 +158,12 @@ void LinkLoop::take(Send& command) {
   if (connection == nullptr || !connection->up()) return;
   const Status status = connection->send(command.message);
   touched_.push_back(command.link);
-  if (!status.ok()) drop(command.link, status.message());
+  if (!status.ok()) drop(command.link, status);
 }
 
 void LinkLoop::take(Close& command) {
-  if (find(command.link) == nullptr) return;
-  flush(command.link);
-  drop(command.link, command.reason);
+  if (LinkConnection* connection = find(command.link))
+    close(*connection, unavailable(command.reason));
 }
 
 void LinkLoop::take(Connect& command) {
@@ -163,10 +171,13 @@ void LinkLoop::take(Connect& command) {
 }
 
 void LinkLoop::take(Disconnect& command) {
-  const LinkId link = dialer_.remove(command.address);
-  if (find(link) == nullptr) return;
-  flush(link);
-  drop(link, "disconnected");
+  if (LinkConnection* connection = find(dialer_.remove(command.address)))
+    close(*connection, unavailable("disconnected"));
+}
+
+void LinkLoop::take(Release& command) {
+  if (LinkConnection* connection = find(dialer_.release(command.address)))
+    close(*connection, unavailable("released"));
 }
 
 void LinkLoop::take(Resolved& command) {
@@ -197,12 +208,12 @@ void LinkLoop::tick() {
 }
 
 void LinkLoop::tick_links() {
-  std::vector<std::pair<LinkId, std::string>> failed;
+  std::vector<std::pair<LinkId, Status>> failed;
   next_tick_us_ = INT64_MAX;
   for (const auto& [link, connection] : connections_) {
     const Status status = connection->tick(now_us_);
     if (!status.ok()) {
-      failed.emplace_back(link, status.message());
+      failed.emplace_back(link, status);
       continue;
     }
     if (connection->wants_write()) touched_.push_back(link);
@@ -210,6 +221,20 @@ void LinkLoop::tick_links() {
   }
   for (const auto& [link, reason] : failed) drop(link, reason);
   flush_touched();
+  publish_stats();
+}
+
+void LinkLoop::publish_stats() {
+  LinkStats stats = stats_;
+  stats.reconnects = dialer_.reconnects();
+  for (const auto& [link, connection] : connections_) {
+    stats.peers += connection->up() ? 1 : 0;
+    stats.bytes_in += connection->bytes_in();
+    stats.bytes_out += connection->bytes_out();
+    stats.outbox_bytes += connection->outbox_bytes();
+  }
+  std::lock_guard lock(mutex_);
+  published_stats_ = std::move(stats);
 }
 
 }  // namespace baton

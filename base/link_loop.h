@@ -3,6 +3,7 @@
 // commands.
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -17,8 +18,8 @@ namespace baton {
 
 class LinkLoop {
  public:
-  LinkLoop(const LinkConfig& config, PeerInfo self, std::string token, const std::string& listen,
-           const Clock& clock, Links::Sink sink);
+  LinkLoop(const LinkConfig& config, PeerInfo self, std::shared_ptr<CredentialFiles> credentials,
+           const std::string& listen, const Clock& clock, Links::Sink sink);
   ~LinkLoop();
   LinkLoop(const LinkLoop&) = delete;
   LinkLoop& operator=(const LinkLoop&) = delete;
@@ -37,14 +38,18 @@ class LinkLoop {
   struct Disconnect {
     std::string address;
   };
+  struct Release {
+    std::string address;
+  };
   struct Resolved {
     std::string address;
     Result<std::vector<SocketAddress>> found;
   };
-  using Command = std::variant<Send, Close, Connect, Disconnect, Resolved>;
+  using Command = std::variant<Send, Close, Connect, Disconnect, Release, Resolved>;
 
   void post(Command command);  // any thread
   Lease lease(LinkId link) const;
+  LinkStats stats() const;
   int32_t port() const { return port_; }
 
  private:
@@ -62,9 +67,11 @@ class LinkLoop {
   void take(Close& command);
   void take(Connect& command);
   void take(Disconnect& command);
+  void take(Release& command);
   void take(Resolved& command);
   void tick();
   void tick_links();
+  void publish_stats();
   int wait_ms() const;
   void drop_links_if_paused(int64_t last_round_us);
   void open_listener(const std::string& listen);
@@ -80,14 +87,16 @@ class LinkLoop {
   void serve(LinkId link);
   void announce_up(LinkConnection& connection);
   void drop_older_of(const LinkConnection& connection);
-  void drop(LinkId link, const std::string& reason);
+  void close(LinkConnection& connection, const Status& reason);
+  void drop(LinkId link, const Status& reason);
+  void count_failure(const LinkConnection& connection, const Status& reason);
   void flush(LinkId link);
   LinkConnection* find(LinkId link);
   void dial_socket(const std::string& address, const std::vector<SocketAddress>& found);
 
   const LinkConfig config_;
   const PeerInfo self_;
-  const std::string token_;
+  const std::shared_ptr<CredentialFiles> credentials_;
   const Clock& clock_;
   const Links::Sink sink_;
   int32_t port_ = 0;
@@ -97,6 +106,7 @@ class LinkLoop {
   mutable std::mutex mutex_;
   std::vector<Command> commands_;             // guarded by mutex_
   std::unordered_map<LinkId, Lease> leases_;  // guarded by mutex_; of links that are up
+  LinkStats published_stats_;                 // guarded by mutex_
   bool stopping_ = false;                     // guarded by mutex_
 
   // The I/O thread's.
@@ -105,10 +115,12 @@ class LinkLoop {
   LinkId next_link_ = kFirstLink;
   Connections connections_;
   LinkDialer dialer_;
-  std::unique_ptr<Resolver> resolver_;  // started by the first name
-  std::vector<LinkId> touched_;         // have something to write since the last flush
-  int64_t now_us_ = 0;                  // of this round
-  int64_t next_tick_us_ = 0;            // no connection needs tick() before
+  std::unique_ptr<Resolver> resolver_;            // started by the first name
+  std::vector<LinkId> touched_;                   // have something to write since the last flush
+  int64_t now_us_ = 0;                            // of this round
+  int64_t next_tick_us_ = 0;                      // no connection needs tick() before
+  LinkStats stats_;                               // bytes: of connections that have ended
+  std::map<std::string, int64_t> refusals_told_;  // reason -> when: not each time
 
   std::thread thread_;  // last: uses all of the above
 };

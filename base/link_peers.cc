@@ -11,6 +11,24 @@ namespace {
 
 constexpr int64_t kListenerRestUs = 100'000;
 
+constexpr int64_t kRefusalRepeatUs = 60'000'000;
+constexpr size_t kRefusalsMax = 64;
+
+const char* failure_label(Code code) {
+  switch (code) {
+    case Code::kUnauthenticated:
+      return "unauthenticated";
+    case Code::kInvalidArgument:
+      return "refused";
+    case Code::kDeadlineExceeded:
+      return "timeout";
+    case Code::kUnavailable:
+      return "lost";
+    default:
+      return "other";
+  }
+}
+
 uint32_t interest(bool writes) {
   return writes ? EPOLLIN | EPOLLOUT : EPOLLIN;
 }
@@ -19,6 +37,13 @@ uint32_t interest(bool writes) {
 // a name.
 bool same_party(const PeerInfo& a, const PeerInfo& b) {
   return a.worker_id == b.worker_id && (a.role != Role::kRouter || a.epoch == b.epoch);
+}
+
+// A pair has one link in each direction of dialling; a second one means that the peer has come
+// anew. With another epoch it is another process, and nothing of the one before is left.
+bool replaces(const LinkConnection& now, const LinkConnection& before) {
+  return same_party(now.peer(), before.peer()) &&
+         (now.dialled() == before.dialled() || now.peer().epoch != before.peer().epoch);
 }
 
 }  // namespace
@@ -68,7 +93,7 @@ void LinkLoop::dial(const std::string& address) {
 
 void LinkLoop::dial_socket(const std::string& address, const std::vector<SocketAddress>& found) {
   const SocketAddress& target = found[(dialer_.tries(address) - 1) % found.size()];
-  if (token_.empty() && !is_loopback(target))
+  if (!credentials_->has_token() && !is_loopback(target))
     return dialer_.ended(address, LinkDialer::kNoLink, now_us_,
                          "link.token_file: got none, want one beyond loopback");
   Result<ScopedFd> socket = connect_tcp(target);
@@ -79,10 +104,11 @@ void LinkLoop::dial_socket(const std::string& address, const std::vector<SocketA
 
 void LinkLoop::begin(ScopedFd socket, Hello::Side side, const std::string& address) {
   const LinkId link = next_link_++;
+  const std::shared_ptr<const Credentials> credentials = credentials_->current();
   auto connection = std::make_unique<LinkConnection>(
-      link, std::make_unique<TcpStream>(std::move(socket)),
-      Hello(side, self_, config_.lease_ms, token_, random_hello_nonce()), address, config_,
-      now_us_);
+      link, credentials->open(std::move(socket), side),
+      Hello(side, self_, config_.lease_ms, credentials->tokens, random_hello_nonce()), address,
+      config_, now_us_);
   next_tick_us_ = std::min(next_tick_us_, connection->next_tick_us());
   const bool writes = connection->wants_write();
   connection->write_watched = writes;
@@ -105,8 +131,7 @@ void LinkLoop::serve(LinkId link) {
     } else if (auto* message = std::get_if<Message>(&event)) {
       sink_(LinkMessage{link, std::move(*message)});
     } else {
-      flush(link);  // a refusal may wait to be said
-      if (find(link) != nullptr) drop(link, std::get<Status>(event).message());
+      close(*connection, std::get<Status>(event));
     }
   }
 }
@@ -127,42 +152,57 @@ void LinkLoop::announce_up(LinkConnection& connection) {
   sink_(LinkUp{connection.id(), peer, connection.address()});
 }
 
-// A pair has one link in each direction of dialling: a second one means that the peer has come
-// anew.
 void LinkLoop::drop_older_of(const LinkConnection& connection) {
   std::vector<LinkId> older;
   for (const auto& [link, other] : connections_)
-    if (other.get() != &connection && other->up() && other->dialled() == connection.dialled() &&
-        same_party(other->peer(), connection.peer()))
+    if (other.get() != &connection && other->up() && replaces(connection, *other))
       older.push_back(link);
-  for (const LinkId link : older) drop(link, "replaced by a newer connection of the same peer");
+  for (const LinkId link : older)
+    drop(link, unavailable("replaced by a newer connection of the same peer"));
 }
 
-void LinkLoop::drop(LinkId link, const std::string& reason) {
+// What waits to be said (a refusal, a last message) goes out as far as the socket takes it.
+void LinkLoop::close(LinkConnection& connection, const Status& reason) {
+  [[maybe_unused]] const Status flushed = connection.flush();
+  drop(connection.id(), reason);
+}
+
+void LinkLoop::drop(LinkId link, const Status& reason) {
   const auto at = connections_.find(link);
   CHECK(at != connections_.end()) << "link " << link << " is dropped twice";
   const std::unique_ptr<LinkConnection> connection = std::move(at->second);
   connections_.erase(at);
-  if (connection->dialled()) dialer_.ended(connection->address(), link, now_us_, reason);
-  if (!connection->up()) {
-    if (!connection->dialled()) log_info("link_refused", {{"link", link}, {"reason", reason}});
-    return;
-  }
+  stats_.bytes_in += connection->bytes_in();
+  stats_.bytes_out += connection->bytes_out();
+  next_tick_us_ = now_us_;  // publishes
+  if (connection->dialled()) dialer_.ended(connection->address(), link, now_us_, reason.message());
+  if (!connection->up()) return count_failure(*connection, reason);
   connection->lease()->store(0);  // a holder that still has it starts nothing more
   {
     std::lock_guard lock(mutex_);
     leases_.erase(link);
   }
   log_info("link_down",
-           {{"link", link}, {"peer", connection->peer().worker_id}, {"reason", reason}});
-  sink_(LinkDown{link, reason});
+           {{"link", link}, {"peer", connection->peer().worker_id}, {"reason", reason.message()}});
+  sink_(LinkDown{link, reason.message()});
+}
+
+// The dialer tells of its own failures. A peer that comes again and again is told of now and then.
+void LinkLoop::count_failure(const LinkConnection& connection, const Status& reason) {
+  ++stats_.handshake_failures[failure_label(reason.code())];
+  if (connection.dialled()) return;
+  if (refusals_told_.size() > kRefusalsMax) refusals_told_.clear();
+  const auto [told, first] = refusals_told_.try_emplace(reason.message(), now_us_);
+  if (!first && now_us_ - told->second < kRefusalRepeatUs) return;
+  told->second = now_us_;
+  log_warn("link_refused", {{"from", peer_address(connection.fd())}, {"reason", reason.message()}});
 }
 
 void LinkLoop::flush(LinkId link) {
   LinkConnection* connection = find(link);
   if (connection == nullptr) return;
   if (const Status status = connection->flush(); !status.ok()) {
-    drop(link, status.message());
+    drop(link, status);
     return;
   }
   const bool writes = connection->wants_write();

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <future>
+#include <set>
 #include <thread>
 
 #include "base/byte_stream.h"
@@ -58,8 +60,9 @@ TEST_CASE("a secret that others may read is warned of") {
 
 // A socket that speaks by hand, blocking until done.
 struct RawPeer {
-  explicit RawPeer(const Node& node) {
-    auto socket = connect_tcp(resolve({"127.0.0.1", node.links->port()}, true)->front());
+  explicit RawPeer(const Node& node) : RawPeer(node.links->port()) {}
+  explicit RawPeer(int32_t port) {
+    auto socket = connect_tcp(resolve({"127.0.0.1", port}, true)->front());
     REQUIRE(socket.ok());
     stream = std::make_unique<TcpStream>(std::move(*socket));
   }
@@ -86,7 +89,7 @@ struct RawPeer {
     PeerInfo self;
     self.worker_id = "raw";
     self.epoch = 77;
-    Hello hello(Hello::Side::kDialer, self, 400, token, random_hello_nonce());
+    Hello hello(Hello::Side::kDialer, self, 400, {token}, random_hello_nonce());
     std::string in;
     char bytes[4096];
     while (!hello.up()) {
@@ -190,6 +193,47 @@ TEST_CASE("processes that dial each other have a link each way") {
     CHECK(one.link != other.link);
   }
   CHECK(a.count<LinkDown>() + b.count<LinkDown>() == 0);
+}
+
+TEST_CASE("a peer that comes back with another epoch loses the links of both directions at once") {
+  auto b = std::make_unique<Node>("b", 2);
+  Node a("a", 1);
+  b->links->connect(a.address());
+  const auto accepted = a.wait<LinkUp>();
+  a.links->connect(b->address());
+  const auto dialled = a.wait<LinkUp>();
+  Node again("b", 3);  // elsewhere, while the first one still seems to be there
+  a.links->connect(again.address());
+  std::set<LinkId> down{a.wait<LinkDown>().link, a.wait<LinkDown>().link};
+  CHECK((down == std::set<LinkId>{accepted.link, dialled.link}));
+  CHECK(a.wait<LinkUp>().peer.epoch == 3);
+}
+
+TEST_CASE("closing a link whose peer has just reset it is no second end") {
+  std::promise<LinkId> stands;
+  std::promise<void> may_go_on;
+  SystemClock clock;
+  Links links(Node::fast(), PeerInfo{.worker_id = "a", .epoch = 1}, "127.0.0.1:0", clock,
+              [&](const LinkEvent& event) {
+                const auto* message = std::get_if<LinkMessage>(&event);
+                if (message == nullptr) return;
+                stands.set_value(message->link);
+                may_go_on.get_future().wait();  // the reset and the commands come together
+              });
+  auto peer = std::make_unique<RawPeer>(links.port());
+  peer->hello("");
+  FrameQueue frames;
+  frames.push(encode_message(Release{1}));
+  std::string bytes;
+  frames.next_frames(SIZE_MAX, bytes);
+  peer->write(bytes);
+  const LinkId link = stands.get_future().get();
+  const linger reset{1, 0};
+  REQUIRE(::setsockopt(peer->stream->fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0);
+  peer.reset();
+  links.send(link, Release{1});
+  links.close(link, "enough");
+  may_go_on.set_value();
 }
 
 TEST_CASE("wrong and missing tokens are refused") {

@@ -1,16 +1,22 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <ctime>
+#include <mutex>
 
 namespace baton {
 namespace {
 
 std::atomic<LogLevel> log_level{LogLevel::kInfo};
+std::mutex write_mutex;  // one line at a time
+int64_t lines_lost = 0;  // guarded by write_mutex
 
 const char* level_name(LogLevel level) {
   switch (level) {
@@ -52,15 +58,27 @@ void append_quoted(std::string_view text, std::string& line) {
   line += '"';
 }
 
+// A pipe that is writable takes PIPE_BUF bytes without waiting; what is longer is cut.
+bool write_at_once(std::string line) {
+  line.resize(std::min<size_t>(line.size(), PIPE_BUF - 1));
+  line += '\n';
+  pollfd wait{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&wait, 1, 0) != 1 || (wait.revents & POLLOUT) == 0) return false;
+  return ::write(STDERR_FILENO, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+}
+
 void write_line(LogLevel level, std::string_view event, LogFields fields) {
   if (level < log_level.load(std::memory_order_relaxed)) return;
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
   const int64_t unix_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
-  std::string line = format_log_line(unix_ms, level, event, fields);
-  line += '\n';
-  // Nobody can be told that stderr is gone.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  const std::string line = format_log_line(unix_ms, level, event, fields);
+  const std::lock_guard lock(write_mutex);
+  if (lines_lost > 0 && write_at_once(format_log_line(unix_ms, LogLevel::kWarn, "log_lines_lost",
+                                                      {{"count", lines_lost}}))) {
+    lines_lost = 0;
+  }
+  if (!write_at_once(line)) ++lines_lost;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The log: one line an event on stderr, `2026-05-01T12:00:00.123Z info link_up peer=10.0.0.2:7100
-// role=decode`. Thread-safe; a line is one write(). The level is the one piece of state that a
-// whole process shares.
+// role=decode`. Thread-safe; a line is one write(). Never waits and never fails: a line that stderr
+// does not take at once (a pipe that nobody reads, a full disk) is lost, and the next one that goes
+// out says how many were. The level and that count are the state that a whole process shares.
 #pragma once
 
 #include <cstdint>

@@ -50,6 +50,9 @@ auto fields(Is<Grant> auto& m) {
 auto fields(Is<Refuse> auto& m) {
   return std::tie(m.id, m.kind, m.retry_after_ms);
 }
+auto fields(Is<PagesDigest> auto& m) {
+  return std::tie(m.low, m.high);
+}
 auto fields(Is<Commit> auto& m) {
   return std::tie(m.id, m.slot_gen, m.token_count, m.digest, m.first_tokens);
 }
@@ -93,7 +96,7 @@ auto fields(Is<PageCounts> auto& m) {
 }
 auto fields(Is<WorkerStatus> auto& m) {
   return std::tie(m.running, m.waiting, m.queued_tokens, m.pages, m.prefill_tokens_per_s, m.step_ms,
-                  m.largest_prompt, m.draining);
+                  m.largest_prompt, m.draining, m.steps_done, m.queue_tokens_per_s);
 }
 auto fields(Is<Heartbeat> auto& m) {
   return std::tie(m.sent_us, m.echoed_us);

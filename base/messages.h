@@ -155,11 +155,18 @@ struct Refuse {  // FULL, LOCAL or GONE in answer to RESERVE
   bool operator==(const Refuse&) const = default;
 };
 
+// XXH3-128 over what the granted pages hold (kvtransfer/page_hasher.h).
+struct PagesDigest {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  bool operator==(const PagesDigest&) const = default;
+};
+
 struct Commit {
   AttemptId id;
   uint64_t slot_gen = 0;
   int32_t token_count = 0;               // positions whose KV is in the pages (the prompt's length)
-  std::optional<uint64_t> digest;        // over the granted pages; reserved
+  std::optional<PagesDigest> digest;     // D compares it before it decodes (kvtransfer.digest)
   std::vector<TokenEvent> first_tokens;  // one a choice
   bool operator==(const Commit&) const = default;
 };
@@ -245,12 +252,16 @@ struct PageCounts {
 struct WorkerStatus {
   int32_t running = 0;            // sequences in the batch
   int32_t waiting = 0;            // admitted or not, not running
-  int64_t queued_tokens = 0;      // prompt tokens not yet computed
+  int64_t queued_tokens = 0;      // prompt tokens not yet computed, of all routers
   std::vector<PageCounts> pages;  // per kv_group
   double prefill_tokens_per_s = 0;
   double step_ms = 0;          // a typical decode step
   int64_t largest_prompt = 0;  // prompt at P; prompt + max_tokens at D
   bool draining = false;
+  int64_t steps_done = 0;  // since its start: it moves
+  // How fast queued_tokens goes down while there are any, waits for pages and peers included; 0:
+  // not known.
+  double queue_tokens_per_s = 0;
   bool operator==(const WorkerStatus&) const = default;
 };
 

@@ -107,6 +107,24 @@ int32_t local_port(const ScopedFd& socket) {
   return ntohs(reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_port);
 }
 
+std::string to_text(const SocketAddress& address) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (getnameinfo(as_sockaddr(address), address.length, host, sizeof host, port, sizeof port,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return {};
+  const bool v6 = address.storage.ss_family == AF_INET6;
+  return (v6 ? "[" + std::string(host) + "]" : std::string(host)) + ":" + port;
+}
+
+std::string peer_address(int socket) {
+  SocketAddress address;
+  address.length = sizeof address.storage;
+  auto* generic = reinterpret_cast<sockaddr*>(&address.storage);
+  if (getpeername(socket, generic, &address.length) != 0) return {};
+  return to_text(address);
+}
+
 Result<ScopedFd> connect_tcp(const SocketAddress& address) {
   ScopedFd socket = new_socket(address);
   if (!socket.valid()) return system_error("socket");

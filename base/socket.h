@@ -28,10 +28,12 @@ struct SocketAddress {
 
 // Asks the name service and may take seconds, unless `numeric_only`, which refuses names.
 Result<std::vector<SocketAddress>> resolve(const HostPort& target, bool numeric_only);
+std::string to_text(const SocketAddress& address);  // "10.0.0.2:7100", "[::1]:7100"
 bool is_loopback(const SocketAddress& address);
 
 Result<ScopedFd> listen_tcp(const SocketAddress& address);
 int32_t local_port(const ScopedFd& socket);
+std::string peer_address(int socket);  // to_text() of the other end; empty when it is gone
 
 // Begins to connect; reading or writing tells how it ended.
 Result<ScopedFd> connect_tcp(const SocketAddress& address);

@@ -19,8 +19,8 @@ namespace {
 
 void show_progress(const LoadProgress& progress) {
   const double seconds = static_cast<double>(progress.elapsed_us) / 1e6;
-  std::fprintf(stderr, "\r%6.1f s  %d running  %d done  %d failed  %.0f tokens/s   ", seconds,
-               progress.running, progress.done, progress.failed,
+  std::fprintf(stderr, "\r%6.1f s  %d running  %d done  %d refused  %d failed  %.0f tokens/s   ",
+               seconds, progress.running, progress.done, progress.refused, progress.failed,
                seconds > 0 ? static_cast<double>(progress.tokens) / seconds : 0);
 }
 
@@ -95,6 +95,8 @@ void add_bench_command(CLI::App& app) {
   bench->add_option("--slo-tpot-ms", options->slo_tpot_ms, "Goodput: TPOT at most")
       ->capture_default_str();
   bench->add_option("--timeout-s", options->timeout_s, "Of one request")->capture_default_str();
+  bench->add_flag("--retry", options->retry,
+                  "Send refused requests (429, 503) again when their Retry-After says so");
   bench->add_option("--json", options->json_file, "Write the report here, too");
   bench->add_flag("--quiet", options->quiet, "No progress line");
   bench->callback([options] {

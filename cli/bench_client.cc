@@ -2,6 +2,8 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -19,6 +21,7 @@ using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
 // One request in flight: its connection and what has arrived of its event stream.
 struct Stream {
   const Clock* clock = nullptr;
+  size_t index = 0;  // of the plan
   RequestRecord* record = nullptr;
   int64_t* tokens = nullptr;  // of the whole run
   Easy easy{nullptr, &curl_easy_cleanup};
@@ -119,7 +122,7 @@ class Load {
   std::vector<RequestRecord> run(const std::function<void(const LoadProgress&)>& on_progress) {
     begin_us_ = clock_.now_us();
     int64_t next_progress_us = begin_us_;
-    while (next_ < plan_.size() || !streams_.empty()) {
+    while (next_ < plan_.size() || !streams_.empty() || !retries_.empty()) {
       const int64_t now = clock_.now_us();
       const int64_t wait_us = start_due(now);
       if (now >= next_progress_us) {
@@ -133,7 +136,7 @@ class Load {
       // What has ended makes room for the next: no waiting then.
       const bool ended = collect();
       const auto wait_ms = static_cast<int>(wait_us / 1000);
-      curl_multi_poll(multi_, nullptr, 0, ended ? 0 : wait_ms, nullptr);
+      curl_multi_poll(multi_, nullptr, 0, ended ? 0 : std::max(wait_ms, 1), nullptr);
     }
     return std::move(records_);
   }
@@ -142,21 +145,28 @@ class Load {
   // Sends what is due; returns how long nothing else will be (at most 100 ms).
   int64_t start_due(int64_t now) {
     const bool open_loop = options_.rate > 0;
+    while (!retries_.empty() && retries_.begin()->first <= now) {
+      const size_t index = retries_.begin()->second;
+      retries_.erase(retries_.begin());
+      ++records_[index].retries;
+      send(index);
+    }
     while (next_ < plan_.size()) {
       const int64_t due = begin_us_ + plan_[next_].start_us;
       if (open_loop && due > now) return std::min<int64_t>(due - now, 100'000);
       const auto cap = static_cast<size_t>(options_.concurrency);
       if (streams_.size() >= cap && (!open_loop || cap > 0)) return 100'000;
-      start(next_++, open_loop ? due : now);
+      records_[next_].start_us = open_loop ? due : now;
+      send(next_++);
     }
     return 100'000;
   }
 
-  void start(size_t index, int64_t start_us) {
+  void send(size_t index) {
     auto stream = std::make_unique<Stream>();
     stream->clock = &clock_;
+    stream->index = index;
     stream->record = &records_[index];
-    stream->record->start_us = start_us;
     stream->tokens = &progress_.tokens;
     stream->easy.reset(curl_easy_init());
     CURL* easy = stream->easy.get();
@@ -184,11 +194,33 @@ class Load {
       Stream* stream = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &stream);
       stream->finish(message->data.result);
-      ++(stream->record->error.empty() ? progress_.done : progress_.failed);
+      if (!retry_later(*stream)) count(*stream->record);
       curl_multi_remove_handle(multi_, message->easy_handle);
       std::erase_if(streams_, [&](const auto& entry) { return entry.get() == stream; });
     }
     return ended;
+  }
+
+  void count(const RequestRecord& record) {
+    if (record.error.empty()) {
+      ++progress_.done;
+    } else {
+      ++(record.refused() ? progress_.refused : progress_.failed);
+    }
+  }
+
+  // Its latency goes on counting from its first try.
+  bool retry_later(const Stream& stream) {
+    RequestRecord& record = *stream.record;
+    if (!options_.retry || !record.refused()) return false;
+    curl_off_t after_s = 0;
+    curl_easy_getinfo(stream.easy.get(), CURLINFO_RETRY_AFTER, &after_s);
+    const int64_t due_us = record.end_us + std::max<int64_t>(after_s, 1) * 1'000'000;
+    const auto timeout_us = static_cast<int64_t>(options_.timeout_s * 1e6);
+    if (due_us - record.start_us > timeout_us) return false;
+    record.error.clear();
+    retries_.emplace(due_us, stream.index);
+    return true;
   }
 
   const BenchOptions& options_;
@@ -199,6 +231,7 @@ class Load {
   curl_slist* headers_ = nullptr;
   std::string url_;
   std::vector<std::unique_ptr<Stream>> streams_;
+  std::multimap<int64_t, size_t> retries_;  // when -> which of the plan
   LoadProgress progress_;
   int64_t begin_us_ = 0;
   size_t next_ = 0;

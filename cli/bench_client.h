@@ -21,11 +21,15 @@ struct RequestRecord {
   int32_t output_tokens = 0;
   int32_t cached_tokens = 0;
   long http_status = 0;
-  std::string error;  // empty: completed, with [DONE]
+  int32_t retries = 0;  // after a refusal
+  std::string error;    // empty: completed, with [DONE]
+
+  // The server said that it has no room now.
+  bool refused() const { return http_status == 429 || http_status == 503; }
 };
 
 struct LoadProgress {
-  int32_t sent = 0, done = 0, failed = 0, running = 0;
+  int32_t sent = 0, done = 0, failed = 0, refused = 0, running = 0;
   int64_t tokens = 0;
   int64_t elapsed_us = 0;
 };

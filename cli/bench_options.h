@@ -40,6 +40,7 @@ struct BenchOptions {
   double slo_ttft_ms = 500;
   double slo_tpot_ms = 50;
   double timeout_s = 600;
+  bool retry = false;     // refused requests come again after Retry-After, for timeout_s in all
   std::string json_file;  // write the full report here
   bool quiet = false;     // no progress line
 };

@@ -45,6 +45,11 @@ BenchReport summarize(const BenchOptions& options, const std::vector<RequestReco
   for (const RequestRecord& record : records) {
     begin = std::min(begin, record.start_us);
     end = std::max(end, record.end_us);
+    report.retries += record.retries;
+    if (!record.error.empty() && record.refused()) {
+      ++report.refused;
+      continue;
+    }
     if (!record.error.empty()) {
       ++report.failed;
       const auto& seen = report.errors;
@@ -82,8 +87,10 @@ BenchReport summarize(const BenchOptions& options, const std::vector<RequestReco
 std::string report_text(const BenchOptions& options, const BenchReport& report) {
   char line[256];
   std::string text;
-  std::snprintf(line, sizeof line, "%d completed, %d failed in %.2f s: %.2f requests/s\n",
-                report.completed, report.failed, report.duration_s,
+  std::snprintf(line, sizeof line,
+                "%d completed, %d refused (429 or 503), %d failed, %d retries in %.2f s: "
+                "%.2f requests/s\n",
+                report.completed, report.refused, report.failed, report.retries, report.duration_s,
                 report.completed / std::max(report.duration_s, 1e-9));
   text += line;
   std::snprintf(line, sizeof line, "prompt %.1f tokens/s (%.0f %% cached), output %.1f tokens/s\n",
@@ -122,6 +129,9 @@ std::string report_json(const BenchOptions& options, const BenchReport& report,
       {"seed", options.seed},
       {"completed", report.completed},
       {"failed", report.failed},
+      {"refused", report.refused},
+      {"retries", report.retries},
+      {"retry", options.retry},
       {"duration_s", report.duration_s},
       {"prompt_tokens", report.prompt_tokens},
       {"cached_tokens", report.cached_tokens},

@@ -15,6 +15,8 @@ Percentiles percentiles(std::vector<double> values);  // nearest rank; zeros whe
 
 struct BenchReport {
   int32_t completed = 0, failed = 0;
+  int32_t refused = 0;  // at last answered 429 or 503; neither of the above
+  int32_t retries = 0;  // of all requests together
   double duration_s = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
   Percentiles ttft_ms, tpot_ms, itl_ms, e2e_ms;

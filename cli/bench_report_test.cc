@@ -40,6 +40,24 @@ TEST_CASE("goodput counts requests inside both SLOs; failures count as failures"
   CHECK(report.tpot_ms.p50 == 5);
 }
 
+TEST_CASE("what the server refuses is no failure, and counts apart") {
+  RequestRecord refused;
+  refused.http_status = 429;
+  refused.error = "HTTP 429: overloaded";
+  RequestRecord retried;
+  retried.http_status = 200;
+  retried.retries = 2;
+  RequestRecord broken;
+  broken.http_status = 200;
+  broken.error = "the stream ended without [DONE]";
+  const BenchReport report = summarize({}, {refused, retried, broken});
+  CHECK(report.refused == 1);
+  CHECK(report.completed == 1);
+  CHECK(report.failed == 1);
+  CHECK(report.retries == 2);
+  CHECK(report.errors == std::vector<std::string>{"the stream ended without [DONE]"});
+}
+
 TEST_CASE("lengths are parsed, or refused with the option's name") {
   CHECK(parse_lengths("--x", "uniform:2,9").b == 9);
   CHECK_THROWS_WITH_AS(parse_lengths("--x", "fixed:abc"),

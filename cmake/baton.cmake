@@ -5,12 +5,27 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 find_package(Threads REQUIRED)
+if(BATON_CUDA)
+  set(CMAKE_CUDA_COMPILER ${BATON_NVCC})
+  # CMake 3.25 knows neither 90a nor nvcc's C++20.
+  set(CMAKE_CUDA_ARCHITECTURES OFF)
+  set(CMAKE_CUDA_FLAGS "-gencode=arch=compute_90a,code=sm_90a" CACHE STRING "Flags of nvcc")
+  enable_language(CUDA)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  find_package(CUDAToolkit 13.0 REQUIRED)
+endif()
 
 add_library(baton_flags INTERFACE)
-target_compile_options(baton_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers)
+set(warnings -Wall -Wextra -Werror -Wno-missing-field-initializers)
+target_compile_options(baton_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
+  # -lineinfo costs nothing at run time and gives the profilers source lines.
+  "$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-lineinfo;-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 sees overlaps and overruns inside std::string and std::vector that are not there (GCC bugs 105329, 105651).
-  target_compile_options(baton_flags INTERFACE -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+  target_compile_options(baton_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow>")
 endif()
 target_include_directories(baton_flags INTERFACE ${CMAKE_SOURCE_DIR})
 target_link_libraries(baton_flags INTERFACE Threads::Threads)

@@ -10,8 +10,9 @@
 namespace baton {
 
 struct KvConfig {
-  int32_t page_tokens = 16;
-  int64_t pool_mib = 1024;  // memory of all pages of a worker
+  int32_t page_tokens = 0;  // 0: 16 on CPU, 64 on CUDA
+  int64_t pool_mib = 0;     // memory of all pages of a worker; 0: 1024 on CPU, on CUDA what
+                            // gpu_memory_utilization leaves
   int64_t slab_mib = 64;
   std::string dtype = "auto";  // auto, f32, f16, bf16
 };
@@ -22,6 +23,10 @@ struct SchedulerConfig {
   int32_t running_max = 256;   // choices decoding at once
   int32_t waiting_max = 1024;  // requests held that have not started
   int32_t steps_ahead = 1;     // steps prepared while one runs
+  // "prefill.chunk_ms": the prompt tokens of one step take about so long at most; 0 = no such bound
+  int64_t chunk_ms = 100;
+  // a lower priority is worth so many prompt tokens: nobody is passed by more of them
+  int32_t priority_tokens = 65536;
   bool prefix_cache = true;
 };
 
@@ -30,6 +35,10 @@ struct PrefillConfig {
   int64_t reserve_ttl_ms = 2000;   // a grant not begun by then is returned
   int32_t queue_max = 1024;        // prompts held in any state; more are refused
   int64_t reserve_wait_ms = 3000;  // without an answer to RESERVE by then: the next candidate
+  int64_t peer_unused_ms = 60000;  // the connection to a decode worker that no prompt has named for
+                                   // so long is closed
+  int32_t retry_after_ms = 100;    // the router tries again after so long when P refuses a prompt
+  double max_peer_share = 0.5;  // of reserve_ahead: for one decode worker, while there are others
 };
 
 struct DecodeConfig {
@@ -39,6 +48,10 @@ struct DecodeConfig {
   double local_prefill_ratio = 0.25;  // or when D would compute at most this share of what P would
   int32_t open_max = 4096;            // requests held in any state; more are refused
   int64_t open_wait_ms = 1000;        // a RESERVE may overtake its OPEN by so much
+  int32_t cancel_memory_max = 65536;  // cancels remembered for RESERVEs and OPENs still under way
+  int32_t retry_after_ms = 20;        // the router tries again after so long when D answers FULL
+  int64_t keep_prefix_ms = 5000;  // after the loss of P the prompt's cached pages stay pinned for
+                                  // so long, for the next attempt
   int64_t reserve_starve_ms = 1000;  // a request with FULL older than this goes before younger ones
   int64_t grant_ttl_ms = 120000;     // without COMMIT or DRAINED by then: quarantine and RELEASE
   double max_granted_share = 0.5;    // of the pool: grants and quarantine of one worker id
@@ -50,10 +63,13 @@ struct KvTransferConfig {
   double min_gbps = 0;                        // slower at connect: refused; 0 = off
   std::string require;                        // only this transport; empty = any
   int64_t attach_timeout_ms = 3000;
+  bool digest = false;  // P sends a digest of the pages with COMMIT; D checks it before it decodes
 };
 
 struct LinkConfig {
-  std::string token_file;   // cluster token; empty only on loopback addresses
+  std::string token_file;  // cluster token; empty only on loopback addresses
+  // mutual TLS 1.3: all three, or none for plain connections
+  std::string tls_cert_file, tls_key_file, tls_ca_file;
   int64_t lease_ms = 1000;  // a peer silent for so long is gone
   int64_t hello_timeout_ms = 2000;
   int64_t reconnect_ms = 50;            // first wait between tries; doubles up to 1 s
@@ -68,6 +84,12 @@ struct RouteConfig {
   int32_t local_prompt_tokens = 32;  // prompts up to this size go straight to a decode worker
   int32_t recovery_attempts_max = 5;
   int64_t request_timeout_ms = 600000;
+  int64_t ttft_max_ms = 0;               // predicted later than this: 429; 0 = all are let in
+  int64_t placed_wait_ms = 15000;        // neither an answer nor progress by then: another worker
+  int64_t priority_wait_ms = 10000;      // a step of priority goes before what came so much earlier
+  int64_t retry_wait_max_ms = 1000;      // longest pause before a refused request is placed again
+  int64_t discovery_interval_ms = 2000;  // workers_file and dns: entries are looked at so often
+  int32_t history_blocks_max = 1 << 18;  // 16 tokens each: 4 Mi tokens of prefixes, some 25 MB
 };
 
 struct HttpConfig {
@@ -91,12 +113,22 @@ struct WorkerConfig {
   std::string listen = "127.0.0.1:7100";
   std::string worker_id;       // default: the listen address
   std::string metrics_listen;  // host:port of /metrics, /livez, /readyz; empty = off
-  std::string device = "cpu";
+  std::string device = "cpu";  // cpu, cuda, cuda:N
   std::string isa = "auto";
-  int32_t threads = 0;      // 0 = all cores
-  int32_t context_len = 0;  // 0 = the model's
+  std::string load_format = "auto";     // dummy: random weights from a config.json alone
+  double gpu_memory_utilization = 0.9;  // of the GPU: weights, scratch and pages
+  std::string cuda_graphs = "on";       // on: captured at start; lazy: at first need; off
+  int32_t threads = 0;                  // 0 = all cores
+  int32_t context_len = 0;              // 0 = the model's
   int64_t drain_timeout_ms = 30000;
-  int64_t loop_max_us = 2000;  // an iteration of the loop longer than this is logged
+  int64_t drain_hand_back_ms = 5000;  // so long before that it hands back what is left
+  int64_t loop_max_us = 2000;         // an iteration of the loop longer than this is logged
+  int64_t loop_tick_ms = 5;           // longest sleep of the loop: the resolution of its timers
+  int64_t status_interval_ms = 20;    // STATUS at most so often, when something has changed
+  int64_t status_keepalive_ms = 500;  // and at least so often
+  int64_t debug_wait_ms = 1000;       // /debug waits so long for the loop's answer
+  int64_t stall_timeout_ms = 30000;   // /livez fails after so long without a round of the loop,
+                                      // or while one step takes longer
   KvConfig kv;
   SchedulerConfig scheduler;
   PrefillConfig prefill;
@@ -108,8 +140,11 @@ struct WorkerConfig {
 struct RouterConfig {
   std::string model;              // for the tokeniser, chat template and facts
   std::string served_model_name;  // default: the file's or folder's name
-  std::string workers;            // comma-separated host:port
+  std::string workers;            // comma-separated host:port or dns:name:port
+  std::string workers_file;       // more of them, one a line
   int32_t text_threads = 2;
+  int32_t text_queue_max = 4096;  // bodies that wait for a text thread; more get 429
+  int64_t loop_tick_ms = 10;      // deadlines and retries are checked so often
   int64_t drain_timeout_ms = 30000;
   RouteConfig route;
   HttpConfig http;

@@ -4,15 +4,10 @@
 
 namespace baton {
 
-namespace {
-
-constexpr size_t kCancelMemoryMax = 65536;
-
-}  // namespace
-
-LandingSide::LandingSide(const DecodeConfig& config, const KvLayout& layout, Scheduler& scheduler,
-                         PageLedger& ledger, PrefixCache& prefix_cache, PageMover& mover,
-                         Outbox& outbox, RouterLinks& routers, const Clock& clock)
+LandingSide::LandingSide(const DecodeConfig& config, int32_t priority_tokens,
+                         const KvLayout& layout, Scheduler& scheduler, PageLedger& ledger,
+                         PrefixCache& prefix_cache, PageMover& mover, Outbox& outbox,
+                         RouterLinks& routers, const Clock& clock)
     : config_(config),
       layout_(layout),
       scheduler_(scheduler),
@@ -21,7 +16,8 @@ LandingSide::LandingSide(const DecodeConfig& config, const KvLayout& layout, Sch
       mover_(mover),
       outbox_(outbox),
       routers_(routers),
-      clock_(clock) {}
+      clock_(clock),
+      fair_order_(priority_tokens) {}
 
 // ---- from the router ----
 
@@ -35,7 +31,9 @@ void LandingSide::on_open(Open open) {
     return;
   }
   if (attempts_.size() >= static_cast<size_t>(config_.open_max)) {
-    routers_.send(id.id, Refused{.id = id, .retry_after_ms = 100, .reason = "too many requests"});
+    routers_.send(
+        id.id,
+        Refused{.id = id, .retry_after_ms = config_.retry_after_ms, .reason = "too many requests"});
     return;
   }
   const bool local = open.local;
@@ -61,7 +59,9 @@ void LandingSide::start_local(const AttemptId& id) {
   }
   const Status& status = seq.status();
   if (status.code() == Code::kResourceExhausted) {
-    routers_.send(id.id, Refused{.id = id, .retry_after_ms = 50, .reason = status.message()});
+    routers_.send(
+        id.id,
+        Refused{.id = id, .retry_after_ms = config_.retry_after_ms, .reason = status.message()});
   } else {
     routers_.send(id.id, Failed{.id = id, .retryable = false, .message = status.message()});
   }
@@ -84,6 +84,7 @@ void LandingSide::on_cancel(const AttemptId& id, int32_t choice) {
 
 void LandingSide::on_close(const AttemptId& id) {
   starving_.erase(id.id);
+  kept_prefixes_.erase(id.id);
   cancel(id);
 }
 
@@ -98,7 +99,7 @@ void LandingSide::cancel(const AttemptId& id) {
 
 // P's RESERVE may still be under way, over another link than the router's.
 void LandingSide::remember_cancelled(const AttemptId& id) {
-  if (cancelled_.size() < kCancelMemoryMax) {
+  if (cancelled_.size() < static_cast<size_t>(config_.cancel_memory_max)) {
     cancelled_[id] = clock_.now_us() + 2 * config_.open_wait_ms * 1000;
   }
   if (auto pending = pending_.extract(id)) refuse(pending.mapped().link, id, Refuse::Kind::kGone);
@@ -110,8 +111,11 @@ void LandingSide::on_router_lost(Epoch router_epoch) {
     if (id.id.router_epoch == router_epoch) ids.push_back(id);
   }
   for (const AttemptId& id : ids) cancel(id);
-  std::erase_if(starving_,
-                [&](const auto& entry) { return entry.first.router_epoch == router_epoch; });
+  const auto of_router = [&](const auto& entry) {
+    return entry.first.router_epoch == router_epoch;
+  };
+  std::erase_if(starving_, of_router);
+  std::erase_if(kept_prefixes_, of_router);
 }
 
 // ---- RESERVE: LOCAL, FULL, GONE or a grant, at once ----
@@ -138,6 +142,7 @@ void LandingSide::decide(LinkId link, const Reserve& reserve) {
   const auto prompt_tokens = static_cast<int32_t>(attempt.open.tokens.size());
   PrefixHit hit =
       prefix_cache_.match(attempt.open.tokens, prompt_tokens - 1, attempt.open.spec.cache_salt);
+  kept_prefixes_.erase(reserve.id.id);  // the hit holds these pages now
   const std::vector<int32_t> pages = pages_wanted(attempt, hit.tokens);
   if (better_local(attempt, reserve, hit.tokens, pages)) {
     hit = {};
@@ -145,17 +150,31 @@ void LandingSide::decide(LinkId link, const Reserve& reserve) {
     starving_.erase(reserve.id.id);
     start_local(reserve.id);
   } else if (!has_room(attempt, pages, link)) {
-    starving_.try_emplace(reserve.id.id, Starving{.since_us = clock_.now_us()})
-        .first->second.asked_us = clock_.now_us();
+    starve(attempt);
     refuse(link, reserve.id, Refuse::Kind::kFull);
   } else {
-    starving_.erase(reserve.id.id);
+    if (const auto starved = starving_.extract(reserve.id.id)) {
+      fair_order_.serve(starved.mapped().place);
+    }
     grant(link, attempt, std::move(hit), pages);
   }
 }
 
+// It keeps the place that it gets with its first FULL.
+void LandingSide::starve(const Attempt& attempt) {
+  const Open& open = attempt.open;
+  if (starving_.empty()) fair_order_.reset();
+  const auto [it, first] = starving_.try_emplace(open.id.id);
+  Starving& starving = it->second;
+  starving.asked_us = clock_.now_us();
+  if (!first) return;
+  starving.since_us = starving.asked_us;
+  starving.place =
+      fair_order_.place(open.id.id.router_epoch, open.spec.priority, std::ssize(open.tokens));
+}
+
 void LandingSide::refuse(LinkId link, const AttemptId& id, Refuse::Kind kind) {
-  outbox_.send(link, Refuse{.id = id, .kind = kind, .retry_after_ms = 20});
+  outbox_.send(link, Refuse{.id = id, .kind = kind, .retry_after_ms = config_.retry_after_ms});
 }
 
 // The prompt's uncached pages; has_room() adds a growth page a choice.
@@ -195,11 +214,12 @@ bool LandingSide::has_room(const Attempt& attempt, const std::vector<int32_t>& p
   const auto own = starving_.find(attempt.open.id.id);
   const int64_t patience_us = config_.reserve_starve_ms * 1000;
   for (const auto& [id, other] :
-       starving_) {  // an older one that starves goes first, as long as somebody asks for it
+       starving_) {  // one before it that starves goes first, as long as somebody asks for it
     if (id == attempt.open.id.id || now - other.since_us < patience_us ||
         now - other.asked_us > patience_us)
       continue;
-    if (own == starving_.end() || other.since_us < own->second.since_us) return false;
+    const bool first = own == starving_.end() || other.place.order < own->second.place.order;
+    if (first) return false;
   }
   for (size_t g = 0; g < pages.size(); ++g) {
     const auto group = static_cast<int32_t>(g);
@@ -266,17 +286,12 @@ void LandingSide::on_timer() {
 
   std::vector<uint64_t> late;
   for (const auto& [slot_gen, grant] : grants_) {
-    if (!grant.quarantined && now - grant.since_us > config_.grant_ttl_ms * 1000)
-      late.push_back(slot_gen);
+    const bool waits = grant.state == GrantState::kGranted;
+    if (waits && now - grant.since_us > config_.grant_ttl_ms * 1000) late.push_back(slot_gen);
   }
-  for (const uint64_t slot_gen : late) {
-    const AttemptId id = grants_.at(slot_gen).id;
-    quarantine(slot_gen, /*tell_peer=*/true);
-    routers_.send(id.id, Failed{.id = id,
-                                .retryable = true,
-                                .message = "the prompt's pages did not arrive in time"});
-    erase(id);
-  }
+  for (const uint64_t slot_gen : late)
+    give_up(slot_gen, "the prompt's pages did not arrive in time", /*tell_peer=*/true);
+  std::erase_if(kept_prefixes_, [&](const auto& entry) { return entry.second.until_us < now; });
   std::erase_if(cancelled_, [&](const auto& entry) { return entry.second < now; });
   std::erase_if(starving_, [&](const auto& entry) {
     return now - entry.second.asked_us > 10 * config_.reserve_starve_ms * 1000;
@@ -288,6 +303,12 @@ void LandingSide::on_timer() {
 LandingSide::Attempt* LandingSide::find(const AttemptId& id) {
   const auto it = attempts_.find(id);
   return it == attempts_.end() ? nullptr : &it->second;
+}
+
+void LandingSide::fail(const AttemptId& id, const std::string& why) {
+  if (find(id) == nullptr) return;
+  routers_.send(id.id, Failed{.id = id, .retryable = true, .message = why});
+  erase(AttemptId(id));
 }
 
 void LandingSide::erase(const AttemptId& id) {

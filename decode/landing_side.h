@@ -4,12 +4,13 @@
 //
 //   attempt:  open ──RESERVE──► granted ──COMMIT──► decoding ──► (gone)
 //              │ └─LOCAL / local─────────────────────►▲
-//   grant:    granted ──COMMIT──► used by the sequence
+//   grant:    granted ──COMMIT──► (verifying, if there is a digest) ──► used by the sequence
 //                │ timer, cancel, lost link
 //                └──► quarantined ──COMMIT, DRAINED, DRAINED_ALL, proof of death──► free
 //
-// A granted or quarantined page is referenced by its Grant here, so nobody else can be given it; it
-// leaves only by those four ways.
+// A granted or quarantined page is referenced by its grant here, so nobody else can be given it; it
+// leaves only by those four ways. While it is verified the handoff thread reads it, P and the
+// engine do not touch it.
 #pragma once
 
 #include <deque>
@@ -24,16 +25,18 @@
 #include "base/messages.h"
 #include "config/config.h"
 #include "kvtransfer/page_mover.h"
+#include "scheduler/fair_order.h"
 #include "scheduler/scheduler.h"
+#include "worker/handoff_view.h"
 #include "worker/router_links.h"
 
 namespace baton {
 
 class LandingSide {
  public:
-  LandingSide(const DecodeConfig& config, const KvLayout& layout, Scheduler& scheduler,
-              PageLedger& ledger, PrefixCache& prefix_cache, PageMover& mover, Outbox& outbox,
-              RouterLinks& routers, const Clock& clock);
+  LandingSide(const DecodeConfig& config, int32_t priority_tokens, const KvLayout& layout,
+              Scheduler& scheduler, PageLedger& ledger, PrefixCache& prefix_cache, PageMover& mover,
+              Outbox& outbox, RouterLinks& routers, const Clock& clock);
 
   // From the router.
   void on_open(Open open);
@@ -46,7 +49,7 @@ class LandingSide {
   void on_link_down(LinkId link);
   void on_attached(LinkId link, const Attach& attach);
   void on_reserve(LinkId link, Reserve reserve);
-  bool on_commit(LinkId link, Commit commit);  // true: it has landed
+  void on_commit(LinkId link, Commit commit);
   void on_drained(LinkId link, const Drained& drained);
   void on_drained_all(LinkId link);
 
@@ -56,12 +59,22 @@ class LandingSide {
   void on_mover(const MoverEvent& event);
   void on_timer();
 
+  struct Counts {
+    int64_t landed = 0;
+    int64_t digest_mismatches = 0;
+  };
+  const Counts& counts() const { return counts_; }
   bool idle() const { return attempts_.empty() && grants_.empty(); }
   const char* stage(const AttemptId& id) const;  // "" if unknown
-  int64_t quarantined_age_ms() const;  // of the oldest quarantined grant, 0 if there is none
+  size_t size() const { return attempts_.size(); }
+  std::vector<HandoffView> attempt_views() const;
+  std::vector<HandoffView> grant_views() const;
+  // Of the oldest grant whose pages are in this state (kGranted, kQuarantined), 0 if there is none.
+  int64_t oldest_grant_us(PageState state) const;
 
  private:
   enum class State : uint8_t { kOpen, kGranted, kDecoding };
+  enum class GrantState : uint8_t { kGranted, kVerifying, kQuarantined };
 
   struct Attempt {
     Open open;
@@ -87,6 +100,7 @@ class LandingSide {
   };
 
   struct Starving {  // a request that has been answered FULL
+    Place place;     // among the requests of all routers
     int64_t since_us = 0;
     int64_t asked_us = 0;  // last time
   };
@@ -95,13 +109,15 @@ class LandingSide {
   struct GrantedPages {
     AttemptId id;
     LinkId link = 0;
-    bool quarantined = false;
-    int64_t since_us = 0;
-    PrefixHit cached;    // our own prefix, pinned
-    GroupPages granted;  // per kv_group, following `cached`
+    GrantState state = GrantState::kGranted;
+    int64_t since_us = 0;  // when this state began
+    PrefixHit cached;      // our own prefix, pinned
+    GroupPages granted;    // per kv_group, following `cached`
+    Commit commit;         // while it is verified
   };
 
   Attempt* find(const AttemptId& id);
+  void starve(const Attempt& attempt);
   void start_local(const AttemptId& id);
   void refuse(LinkId link, const AttemptId& id, Refuse::Kind kind);
   void decide(LinkId link, const Reserve& reserve);
@@ -110,7 +126,16 @@ class LandingSide {
   bool has_room(const Attempt& attempt, const std::vector<int32_t>& pages, LinkId link) const;
   std::vector<int32_t> pages_wanted(const Attempt& attempt, int32_t cached_tokens) const;
   void grant(LinkId link, Attempt& attempt, PrefixHit hit, const std::vector<int32_t>& pages);
-  void land(GrantedPages pages, Commit commit);
+  void on_verified(uint64_t slot_gen, bool intact);
+  void on_peer_dead(LinkId link);
+  void land(uint64_t slot_gen);
+  void refuse_commit(uint64_t slot_gen);
+  std::vector<uint64_t> writable_grants_of(LinkId link) const;
+  void give_up(uint64_t slot_gen, const std::string& why, bool tell_peer);
+  void set_state(GrantedPages& grant, GrantState state);
+  static const char* name_of(GrantState state);
+  void fail(const AttemptId& id, const std::string& why);  // and forget it; unknown: nothing
+  void forget_if_gone(LinkId link);
   void quarantine(uint64_t slot_gen, bool tell_peer);
   void end_grant(uint64_t slot_gen);
   void erase(const AttemptId& id);
@@ -139,7 +164,14 @@ class LandingSide {
   std::map<RequestId, Starving>
       starving_;  // over all attempts: a request that was answered FULL keeps its place
   std::map<AttemptId, int64_t>
-      cancelled_;  // until when (us) a cancel that may have overtaken its OPEN is remembered
+      cancelled_;         // until when (us) a cancel that may have overtaken its OPEN is remembered
+  FairOrder fair_order_;  // of those in starving_
+  struct KeptPrefix {
+    PrefixHit pages;
+    int64_t until_us = 0;
+  };
+  std::map<RequestId, KeptPrefix> kept_prefixes_;  // of requests whose P was lost
+  Counts counts_;
   uint64_t next_slot_gen_ = 1;
 };
 

@@ -272,16 +272,25 @@ TEST_CASE("mapped: a listener that is not the peer's is not written to") {
   const ScopedFd socket = accept_unix(listener->get());
   const ScopedFd memory(memfd_create("other", MFD_CLOEXEC));
   REQUIRE_EQ(ftruncate(memory.get(), kScratchBytes), 0);
-  const char welcome[] = {static_cast<char>(MappedKind::kWelcome)};
+  const char welcome[] = {static_cast<char>(MappedKind::kWelcome),
+                          static_cast<char>(HandoffMemory::Kind::kHost)};
   SUBCASE("memory without the proof") {
-    REQUIRE(send_message(socket.get(), std::string_view(welcome, 1), {memory.get()}).ok());
+    REQUIRE(
+        send_message(socket.get(), std::string_view(welcome, sizeof welcome), {memory.get()}).ok());
     CHECK_EQ(p.log.wait(MoverEvent::Kind::kAttachFailed).error,
              "mapped: mapped: this memory is not the peer's");
   }
   SUBCASE("memory that is too short") {
     REQUIRE_EQ(ftruncate(memory.get(), 100), 0);
-    REQUIRE(send_message(socket.get(), std::string_view(welcome, 1), {memory.get()}).ok());
+    REQUIRE(
+        send_message(socket.get(), std::string_view(welcome, sizeof welcome), {memory.get()}).ok());
     CHECK_NE(p.log.wait(MoverEvent::Kind::kAttachFailed).error.find("got 100 bytes"),
+             std::string::npos);
+  }
+  SUBCASE("memory of another kind") {
+    const char gpu[] = {welcome[0], static_cast<char>(HandoffMemory::Kind::kCuda)};
+    REQUIRE(send_message(socket.get(), std::string_view(gpu, sizeof gpu), {memory.get()}).ok());
+    CHECK_NE(p.log.wait(MoverEvent::Kind::kAttachFailed).error.find("the other's on a GPU"),
              std::string::npos);
   }
   SUBCASE("another message") {

@@ -171,7 +171,9 @@ LoopbackMover::LoopbackMover(LoopbackFabric& fabric, const KvTransferConfig& con
       pools_(std::move(pools)),
       sink_(std::move(sink)),
       instance_(fabric.next_instance_++),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      verifier_(std::make_unique<HostPageHasher>(pools_),
+                [this](MoverEvent event) { events_.push_back(std::move(event)); }) {
   auto transport =
       std::make_unique<LoopbackTransport>(fabric, instance_, options_.stores_ourselves);
   transport_ = transport.get();
@@ -179,7 +181,8 @@ LoopbackMover::LoopbackMover(LoopbackFabric& fabric, const KvTransferConfig& con
   if (options_.faults)
     decorated_ = std::make_unique<FaultTransport>(std::move(decorated_), *options_.faults, nullptr);
   pusher_ = std::make_unique<Pusher>(
-      config, layout_, pools_, std::vector<Transport*>{decorated_.get()}, clock,
+      config, layout_, pools_, std::vector<Transport*>{decorated_.get()},
+      config.digest ? std::make_unique<HostPageHasher>(pools_) : nullptr, clock,
       [this](MoverEvent event) { events_.push_back(std::move(event)); });
   fabric_.movers_[instance_] = this;
 }
@@ -200,6 +203,11 @@ void LoopbackMover::allow(LinkId link, uint64_t slot_gen,
 }
 void LoopbackMover::disallow(uint64_t slot_gen) {
   grants_.disallow(slot_gen);
+}
+void LoopbackMover::verify(uint64_t slot_gen,
+                           const std::vector<std::vector<int32_t>>& pages_per_group,
+                           const PagesDigest& want) {
+  verifier_.verify(slot_gen, pages_per_group, want);
 }
 bool LoopbackMover::stores_ourselves(const std::string&) const {
   return options_.stores_ourselves;
@@ -241,6 +249,7 @@ bool LoopbackMover::step() {
   const uint64_t started = transport_->started_;
   const bool advanced = transport_->advance();
   pusher_->pump();
+  verifier_.pump();
   return advanced || transport_->started_ != started || events_.size() != events;
 }
 

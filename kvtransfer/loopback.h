@@ -13,6 +13,7 @@
 
 #include "kvtransfer/fault_transport.h"
 #include "kvtransfer/page_mover.h"
+#include "kvtransfer/page_verifier.h"
 #include "kvtransfer/pusher.h"
 
 namespace baton {
@@ -53,6 +54,8 @@ class LoopbackMover final : public PageMover {
   void allow(LinkId link, uint64_t slot_gen,
              const std::vector<std::vector<int32_t>>& pages_per_group) override;
   void disallow(uint64_t slot_gen) override;
+  void verify(uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group,
+              const PagesDigest& want) override;
   bool stores_ourselves(const std::string& transport) const override;
   void forget(LinkId link) override;
   void attach(LinkId link, const std::string& offer, Lease lease) override;
@@ -91,6 +94,7 @@ class LoopbackMover final : public PageMover {
   std::unique_ptr<Transport> decorated_;  // owns transport_
   LoopbackTransport* transport_ = nullptr;
   std::unique_ptr<Pusher> pusher_;
+  PageVerifier verifier_;
   std::deque<MoverEvent> events_;
   bool stalled_ = false;
   bool killed_ = false;

@@ -1,13 +1,12 @@
 #include "kvtransfer/mapped.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.h"
 #include "kvtransfer/mapped_route.h"
 #include "kvtransfer/unix_socket.h"
 #include "kvtransfer/wire.h"
@@ -22,54 +21,16 @@ MoverEvent peer_dead(LinkId link) {
   return {.kind = MoverEvent::Kind::kPeerDead, .link = link, .transport = "mapped"};
 }
 
-Result<ScopedFd> make_scratch(const Nonce& proof) {
-  ScopedFd fd(memfd_create("baton-scratch", MFD_CLOEXEC));
-  if (!fd.valid() || ftruncate(fd.get(), kScratchBytes) != 0 ||
-      pwrite(fd.get(), proof.data(), proof.size(), 0) != static_cast<ssize_t>(proof.size())) {
-    return unavailable(std::string("scratch memory: ") + strerror(errno));
-  }
-  return fd;
-}
-
 }  // namespace
-
-SharedMapping::SharedMapping(SharedMapping&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-
-SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-SharedMapping::~SharedMapping() {
-  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
-}
-
-Result<SharedMapping> SharedMapping::map(int fd, int64_t bytes) {
-  struct stat info {};
-  if (fstat(fd, &info) != 0 || info.st_size < bytes) {
-    return invalid_argument("shared memory: got " + std::to_string(info.st_size) + " bytes, want " +
-                            std::to_string(bytes));
-  }
-  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED)
-    return unavailable(std::string("shared memory: mmap: ") + strerror(errno));
-  // A child that outlives us would keep a way into the peer's pages.
-  madvise(data, static_cast<size_t>(bytes), MADV_DONTFORK);
-  SharedMapping mapping;
-  mapping.data_ = static_cast<std::byte*>(data);
-  mapping.bytes_ = bytes;
-  return mapping;
-}
 
 // One peer's conversation, D's side.
 struct MappedTransport::Connection {
   ScopedFd socket;
   LinkId link = 0;
+  bool known = false;  // it has shown the nonce of `link`
   bool welcomed = false;
-  Nonce proof{};
-  ScopedFd scratch;
+  bool serving = false;  // it has all slabs
+  HandoffMemory::Created scratch;
   PollLoop::Watch timeout;  // for the hello; gone once it has come
   PollLoop::Watch watch;
 };
@@ -113,7 +74,14 @@ void MappedTransport::on_accept() {
 
 void MappedTransport::on_message(uint64_t id) {
   const auto it = connections_.find(id);
-  if (it != connections_.end() && !answer(*it->second).ok()) connections_.erase(it);
+  if (it == connections_.end()) return;
+  const Status status = answer(*it->second);
+  if (status.ok()) return;
+  // Strangers leave no trace; a peer that has shown its nonce and leaves later is on its link's log.
+  if (it->second->known && !it->second->serving) {
+    log_warn("mapped_refused", {{"link", it->second->link}, {"reason", status.message()}});
+  }
+  connections_.erase(it);
 }
 
 Status MappedTransport::answer(Connection& connection) {
@@ -133,7 +101,8 @@ Status MappedTransport::answer(Connection& connection) {
   if (kind == MappedKind::kWant && in.get(group) && in.get(first))
     return send_slabs(connection, group, first);
   if (kind == MappedKind::kReady) {
-    connection.scratch.reset();
+    connection.scratch = {};
+    connection.serving = true;
     return {};
   }
   return invalid_argument("mapped: malformed message");
@@ -150,25 +119,32 @@ Status MappedTransport::welcome(Connection& connection, UnixMessage message) {
   }
   const std::optional<OfferBook::Found> found = context_.offers.find(nonce);
   if (!found) return invalid_argument("mapped: unknown nonce");
+  connection.known = true;
+  connection.link = found->link;
   Status watched =
       peers_.add(found->link, std::move(message.fds[0]), peer_pid(connection.socket.get()));
   if (!watched.ok()) return watched;
-  Result<ScopedFd> scratch = make_scratch(found->keys.proof);
+  Result<HandoffMemory::Created> scratch = context_.memory.create(kScratchBytes);
   if (!scratch.ok()) return scratch.status();
+  const Nonce& proof = found->keys.proof;
+  const Status proven = context_.memory.write(scratch->memory->data(), proof.data(), proof.size());
+  if (!proven.ok()) return proven;
   connection.welcomed = true;
-  connection.link = found->link;
   connection.scratch = std::move(*scratch);
   connection.timeout.reset();
   WireWriter out;
   out.put(MappedKind::kWelcome);
-  return send_message(connection.socket.get(), out.take(), {connection.scratch.get()});
+  out.put(context_.memory.kind());
+  return send_message(connection.socket.get(), out.take(), {connection.scratch.fd.get()});
 }
 
 Status MappedTransport::check(Connection& connection, const Nonce& challenge) {
+  if (connection.scratch.memory == nullptr) return invalid_argument("mapped: no scratch memory");
   Nonce seen{};
-  const ssize_t got =
-      pread(connection.scratch.get(), seen.data(), seen.size(), kScratchChallengeAt);
-  if (got != static_cast<ssize_t>(seen.size()) || seen != challenge) {
+  const Status read = context_.memory.read(
+      seen.data(), connection.scratch.memory->data() + kScratchChallengeAt, seen.size());
+  if (!read.ok()) return read;
+  if (seen != challenge) {
     return invalid_argument("mapped: the peer's store is not in our memory");
   }
   WireWriter out;

@@ -1,17 +1,16 @@
-// Transport "mapped": P imports D's slabs (memfds that come over a UNIX socket) and copies with
-// memcpy in its handoff thread. For peers on one host that share the abstract socket namespace;
+// Transport "mapped": P imports D's slabs (file descriptors that come over a UNIX socket) and
+// copies into them itself: host memory with memcpy in its handoff thread, GPU memory with the copy
+// engines (handoff_memory.h). For peers on one host that share the abstract socket namespace;
 // whether they do is found out by connecting.
 //
 // The conversation, one message each, P asks and D answers (little-endian, first byte = kind):
-//   P kHello{version, nonce} + its own pidfd   D kWelcome + scratch memfd        D watches the
-//   pidfd before it hands out any memory P kCheck{challenge}                        D kChecked both
-//   have seen each other's bytes in the scratch memory P kWant{group, first slab}                 D
+//   P kHello{version, nonce} + its own pidfd   D kWelcome{kind of memory} + scratch        D
+//   watches the pidfd before it hands out any memory P kCheck{challenge}                        D
+//   kChecked both have seen each other's bytes in the scratch memory P kWant{group, first slab} D
 //   kSlabs{group, first slab} + memfds, up to 32 P kReady D drops the scratch memory
-// Scratch memory: 16 bytes of proof written by D, 16 bytes of challenge written by P, from
-// kScratchProbeAt on P's probe.
+// Scratch memory is of the same kind as the slabs: 16 bytes of proof written by D, 16 bytes of
+// challenge written by P, from kScratchProbeAt on P's probe.
 #pragma once
-
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,28 +18,13 @@
 #include <memory>
 #include <string>
 
+#include "kvtransfer/handoff_memory.h"
 #include "kvtransfer/peer_watch.h"
 #include "kvtransfer/probe.h"
 #include "kvtransfer/transport.h"
 #include "kvtransfer/unix_socket.h"
 
 namespace baton {
-
-// A shared mapping of a memfd, taken away with the object.
-class SharedMapping {
- public:
-  SharedMapping() = default;
-  SharedMapping(SharedMapping&& other) noexcept;
-  SharedMapping& operator=(SharedMapping&& other) noexcept;
-  ~SharedMapping();
-  // Refuses a file shorter than `bytes`: touching what is not there would be a SIGBUS.
-  static Result<SharedMapping> map(int fd, int64_t bytes);
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
-};
 
 inline constexpr uint16_t kMappedVersion = 1;
 inline constexpr int64_t kScratchChallengeAt = sizeof(Nonce);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kvtransfer/probe.h"
 #include "kvtransfer/wire.h"
 
 namespace baton {
@@ -40,11 +39,14 @@ Result<std::unique_ptr<Route>> MappedRoute::connect(const TransportContext& cont
 
 MappedRoute::MappedRoute(const TransportContext& context, LinkId link, const Offer& offer,
                          RouteOwner& owner, ScopedFd socket)
-    : link_(link),
+    : memory_(context.memory),
+      link_(link),
       keys_(offer.keys),
       pools_(offer.pools),
       owner_(owner),
       slabs_(offer.pools.size()),
+      copies_(context.memory.make_queue(context.loop,
+                                        [this](int64_t copies) { on_copies_done(copies); })),
       socket_(std::move(socket)) {
   watch_ = context.loop.watch(socket_.get(), EPOLLIN, [this](uint32_t) { on_message(); });
   timeout_ = context.loop.after_ms(context.attach_timeout_ms, [this] {
@@ -82,15 +84,26 @@ Status MappedRoute::advance() {
 }
 
 Status MappedRoute::check_scratch(const UnixMessage& message) {
-  if (message.fds.size() != 1) return invalid_argument("mapped: welcome without its memory");
-  Result<SharedMapping> scratch = SharedMapping::map(message.fds[0].get(), kScratchBytes);
+  WireReader in(message.bytes);
+  MappedKind message_kind{};
+  HandoffMemory::Kind kind{};
+  if (!in.get(message_kind) || !in.get(kind) || message.fds.size() != 1) {
+    return invalid_argument("mapped: welcome without its memory");
+  }
+  if (kind != memory_.kind()) {
+    return unavailable("mapped: one side's pages are in host memory, the other's on a GPU");
+  }
+  Result<std::unique_ptr<SharedMemory>> scratch =
+      memory_.import(message.fds[0].get(), kScratchBytes);
   if (!scratch.ok()) return scratch.status();
   scratch_ = std::move(*scratch);
-  if (std::memcmp(scratch_.data(), keys_.proof.data(), keys_.proof.size()) != 0) {
-    return invalid_argument("mapped: this memory is not the peer's");
-  }
+  Nonce proof{};
+  Status moved = memory_.read(proof.data(), scratch_->data(), proof.size());
+  if (!moved.ok()) return moved;
+  if (proof != keys_.proof) return invalid_argument("mapped: this memory is not the peer's");
   const Nonce challenge = random_nonce();
-  std::memcpy(scratch_.data() + kScratchChallengeAt, challenge.data(), challenge.size());
+  moved = memory_.write(scratch_->data() + kScratchChallengeAt, challenge.data(), challenge.size());
+  if (!moved.ok()) return moved;
   WireWriter out;
   out.put(MappedKind::kCheck);
   out.put(challenge);
@@ -108,11 +121,12 @@ Status MappedRoute::want_next_slabs() {
     awaited_ = MappedKind::kSlabs;
     return send_message(socket_.get(), out.take(), {});
   }
-  const Measurement measurement = measure();
-  scratch_ = {};
+  const Result<Measurement> measurement = memory_.measure(scratch_->data() + kScratchProbeAt);
+  if (!measurement.ok()) return measurement.status();
+  scratch_.reset();
   timeout_.reset();
   ready_ = true;
-  owner_.route_ready(link_, measurement);
+  owner_.route_ready(link_, *measurement);
   WireWriter out;
   out.put(MappedKind::kReady);
   return send_message(socket_.get(), out.take(), {});
@@ -130,7 +144,8 @@ Status MappedRoute::take_slabs(UnixMessage message) {
   for (const ScopedFd& fd : message.fds) {
     const size_t slab = slabs_[group].size();
     if (slab == slab_count(group)) return invalid_argument("mapped: more slabs than pages");
-    Result<SharedMapping> mapping = SharedMapping::map(fd.get(), slab_bytes(group, slab));
+    Result<std::unique_ptr<SharedMemory>> mapping =
+        memory_.import(fd.get(), slab_bytes(group, slab));
     if (!mapping.ok()) return mapping.status();
     slabs_[group].push_back(std::move(*mapping));
   }
@@ -149,33 +164,21 @@ int64_t MappedRoute::slab_bytes(size_t group, size_t slab) const {
   return std::min<int64_t>(pool.pages_per_slab, pool.num_pages - first_page) * pool.page_bytes;
 }
 
-Measurement MappedRoute::measure() const {
-  const std::vector<std::byte> source(kProbeSliceBytes, std::byte{0x5a});
-  std::byte* const target = scratch_.data() + kScratchProbeAt;
-  const auto copy_all = [&] {
-    for (int32_t i = 0; i < kProbeSlices; ++i) {
-      std::memcpy(target + i * kProbeSliceBytes, source.data(), kProbeSliceBytes);
-    }
-  };
-  copy_all();  // the kernel makes the pages at the first touch
-  const Stopwatch stopwatch;
-  copy_all();
-  const double gbps = gbps_of(kProbeSliceBytes * kProbeSlices, stopwatch.elapsed_us());
-  double latency_us = 1e9;
-  for (int32_t i = 0; i < kProbePings; ++i) {
-    const Stopwatch ping;
-    std::memcpy(target + i * 64, source.data(), 64);
-    latency_us = std::min(latency_us, ping.elapsed_us());
-  }
-  return {gbps, latency_us};
-}
-
 bool MappedRoute::start(const Slice& slice) {
   const PoolGeometry& pool = pools_[slice.group];
-  const SharedMapping& slab = slabs_[slice.group][slice.dst_page / pool.pages_per_slab];
+  const SharedMemory& slab = *slabs_[slice.group][slice.dst_page / pool.pages_per_slab];
   std::byte* const page = slab.data() + slice.dst_page % pool.pages_per_slab * pool.page_bytes;
-  std::memcpy(page + slice.offset, slice.src, static_cast<size_t>(slice.bytes));
-  return true;
+  if (copies_->copy(page + slice.offset, slice.src, slice.bytes)) return true;
+  under_way_.push_back(slice.transfer);
+  return false;
+}
+
+void MappedRoute::on_copies_done(int64_t copies) {
+  for (int64_t i = 0; i < copies; ++i) {
+    const TransferId transfer = under_way_.front();
+    under_way_.pop_front();
+    owner_.slice_done(link_, transfer);
+  }
 }
 
 }  // namespace baton

@@ -16,6 +16,12 @@ namespace {
 std::unique_ptr<Transport> make_transport(const std::string& name,
                                           const TransportContext& context) {
   if (name == "mapped") return std::make_unique<MappedTransport>(context);
+  if ((name == "tcp" || name == "ucx") && context.memory.kind() != HandoffMemory::Kind::kHost) {
+    log_warn(
+        "transport_unavailable",
+        {{"transport", name}, {"reason", "it moves host memory only, the pages are on a GPU"}});
+    return nullptr;
+  }
   if (name == "tcp") return std::make_unique<TcpTransport>(context);
   if (name == "ucx") {
     Result<std::unique_ptr<UcxTransport>> ucx = UcxTransport::make(context);
@@ -76,13 +82,24 @@ HandoffInbox::Batch HandoffInbox::take() {
 
 Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
              const std::string& listen_host, const Clock& clock, Sink sink,
-             const Decorator& decorator)
-    : layout_(layout), pools_(std::move(pools)), sink_(std::move(sink)), inbox_(loop_) {
+             const Decorator& decorator, std::shared_ptr<CredentialFiles> credentials,
+             std::shared_ptr<HandoffMemory> memory)
+    : layout_(layout),
+      pools_(std::move(pools)),
+      sink_(std::move(sink)),
+      credentials_(credentials != nullptr ? std::move(credentials)
+                                          : std::make_shared<CredentialFiles>(LinkConfig{})),
+      memory_(std::move(memory)),
+      inbox_(loop_) {
+  if (config.digest && memory_->kind() != HandoffMemory::Kind::kHost) {
+    throw ConfigError("kvtransfer.digest: got true, want false: the pages are on a GPU");
+  }
   for (const KvGroup& group : layout_.groups)
     last_layer_ = std::max(last_layer_, group.layers.back());
   const auto report_event = [this](MoverEvent event) { report(std::move(event)); };
-  const TransportContext context{
-      loop_, pools_, offers_, grants_, listen_host, config.attach_timeout_ms, report_event};
+  const TransportContext context{loop_,       pools_,        offers_,     grants_,
+                                 *memory_,    *credentials_, listen_host, config.attach_timeout_ms,
+                                 report_event};
   std::istringstream names(config.transports);
   std::vector<Transport*> transports;
   for (std::string name; std::getline(names, name, ',');) {
@@ -95,8 +112,11 @@ Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector
   if (transports_.empty())
     throw ConfigError("kvtransfer.transports: got \"" + config.transports +
                       "\": none can be used here");
-  pusher_ =
-      std::make_unique<Pusher>(config, layout_, pools_, std::move(transports), clock, report_event);
+  pusher_ = std::make_unique<Pusher>(
+      config, layout_, pools_, std::move(transports),
+      config.digest ? std::make_unique<HostPageHasher>(pools_) : nullptr, clock, report_event);
+  verifier_ =
+      std::make_unique<PageVerifier>(std::make_unique<HostPageHasher>(pools_), report_event);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -112,7 +132,8 @@ void Mover::run() {
     if (batch.stop) return;
     for (const HandoffInbox::Command& command : batch.commands) command();
     pusher_->step_written(batch.written_step);
-    const bool more = pusher_->pump();
+    bool more = pusher_->pump();
+    more |= verifier_->pump();
     loop_.poll(!more);
   }
 }
@@ -136,6 +157,13 @@ void Mover::allow(LinkId link, uint64_t slot_gen,
 
 void Mover::disallow(uint64_t slot_gen) {
   grants_.disallow(slot_gen);
+}
+
+void Mover::verify(uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group,
+                   const PagesDigest& want) {
+  inbox_.post([this, slot_gen, pages_per_group, want] {
+    verifier_->verify(slot_gen, pages_per_group, want);
+  });
 }
 
 bool Mover::stores_ourselves(const std::string& transport) const {
@@ -187,9 +215,13 @@ void Mover::layer_written(const StepInput& step, int32_t layer) {
 std::unique_ptr<PageMover> make_page_mover(const KvTransferConfig& config, const KvLayout& layout,
                                            std::vector<PagePool*> pools,
                                            const std::string& listen_host, const Clock& clock,
-                                           PageMover::Sink sink) {
+                                           PageMover::Sink sink,
+                                           std::shared_ptr<CredentialFiles> credentials,
+                                           std::shared_ptr<HandoffMemory> memory) {
+  if (memory == nullptr) memory = make_host_handoff_memory();
   return std::make_unique<Mover>(config, layout, std::move(pools), listen_host, clock,
-                                 std::move(sink));
+                                 std::move(sink), Mover::Decorator{}, std::move(credentials),
+                                 std::move(memory));
 }
 
 }  // namespace baton

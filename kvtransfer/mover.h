@@ -12,7 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "kvtransfer/handoff_memory.h"
 #include "kvtransfer/page_mover.h"
+#include "kvtransfer/page_verifier.h"
 #include "kvtransfer/pusher.h"
 #include "kvtransfer/transport.h"
 
@@ -58,13 +60,16 @@ class Mover final : public PageMover {
 
   Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
         const std::string& listen_host, const Clock& clock, Sink sink,
-        const Decorator& decorator = {});
+        const Decorator& decorator = {}, std::shared_ptr<CredentialFiles> credentials = nullptr,
+        std::shared_ptr<HandoffMemory> memory = make_host_handoff_memory());
   ~Mover() override;  // ends every copy, joins the thread; no event afterwards
 
   std::string offer(LinkId link) override;
   void allow(LinkId link, uint64_t slot_gen,
              const std::vector<std::vector<int32_t>>& pages_per_group) override;
   void disallow(uint64_t slot_gen) override;
+  void verify(uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group,
+              const PagesDigest& want) override;
   bool stores_ourselves(const std::string& transport) const override;
   void forget(LinkId link) override;
 
@@ -84,12 +89,15 @@ class Mover final : public PageMover {
   int32_t last_layer_ = -1;  // of the model, among those with KV
   const std::vector<PagePool*> pools_;
   const Sink sink_;
+  const std::shared_ptr<CredentialFiles> credentials_;
+  const std::shared_ptr<HandoffMemory> memory_;
   PollLoop loop_;
   HandoffInbox inbox_;
   OfferBook offers_;
   GrantBoard grants_;
   std::vector<std::unique_ptr<Transport>> transports_;  // in order of preference
   std::unique_ptr<Pusher> pusher_;
+  std::unique_ptr<PageVerifier> verifier_;
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/credential_files.h"
 #include "base/link.h"
 #include "base/status.h"
 #include "config/config.h"
@@ -17,6 +19,8 @@
 #include "model/page_pool.h"
 
 namespace baton {
+
+class HandoffMemory;
 
 // P's handle of one handoff; chosen by the caller, never reused.
 using TransferId = uint64_t;
@@ -34,6 +38,7 @@ struct MoverEvent {
     kAborted,   // P: after abort(): its last copy has ended, none will start
     kDetached,  // P: after detach(): no copy over that link is in flight, none will start; mappings
                 // are gone
+    kVerified,  // D: after verify(): `intact` says whether the pages of `slot_gen` hold what P says
     kPeerDead,  // D: proof that the peer's process is dead: nobody writes for it any more (its
                 // pidfd became readable)
   };
@@ -43,6 +48,9 @@ struct MoverEvent {
   std::string transport;
   double gbps = 0;  // 1e9 bytes/s
   double latency_us = 0;
+  std::optional<PagesDigest> digest;  // with kDone, where kvtransfer.digest is on
+  uint64_t slot_gen = 0;              // of kVerified
+  bool intact = false;
   std::string error;
 };
 
@@ -61,6 +69,10 @@ class PageMover : public LayerSink {
   virtual void allow(LinkId link, uint64_t slot_gen,
                      const std::vector<std::vector<int32_t>>& pages_per_group) = 0;
   virtual void disallow(uint64_t slot_gen) = 0;
+  // Compares what these pages hold with P's digest (page_hasher.h), then kVerified. Until then they
+  // are read: nobody may write to them.
+  virtual void verify(uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages_per_group,
+                      const PagesDigest& want) = 0;
   // Whether, for the peer of this link, a closed connection alone proves that nothing more will be
   // stored (tcp: we store ourselves). `transport` is what the peer's Attach reply named.
   virtual bool stores_ourselves(const std::string& transport) const = 0;
@@ -85,10 +97,13 @@ class PageMover : public LayerSink {
 
 // The real one: threads, sockets, mappings. `pools` outlive it. Throws ConfigError for an unknown
 // transport in config.transports; one that is unavailable on this machine (ucx without shared
-// memory) is reported by log and left out.
+// memory) is reported by log and left out. `credentials`: for connections that cross the network;
+// null: plain. `memory`: what the pools are made of; null: the host's.
 std::unique_ptr<PageMover> make_page_mover(const KvTransferConfig& config, const KvLayout& layout,
                                            std::vector<PagePool*> pools,
                                            const std::string& listen_host, const Clock& clock,
-                                           PageMover::Sink sink);
+                                           PageMover::Sink sink,
+                                           std::shared_ptr<CredentialFiles> credentials = nullptr,
+                                           std::shared_ptr<HandoffMemory> memory = nullptr);
 
 }  // namespace baton

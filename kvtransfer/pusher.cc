@@ -14,11 +14,13 @@ constexpr int64_t kPumpBytesMax = 8 << 20;
 }  // namespace
 
 Pusher::Pusher(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
-               std::vector<Transport*> transports, const Clock& clock, Report report)
+               std::vector<Transport*> transports, std::unique_ptr<PageHasher> hasher,
+               const Clock& clock, Report report)
     : config_(config),
       layout_(layout),
       pools_(std::move(pools)),
       transports_(std::move(transports)),
+      hasher_(std::move(hasher)),
       clock_(clock),
       report_(std::move(report)) {
   CHECK_EQ(layout_.groups.size(), pools_.size()) << "one pool a kv_group";
@@ -203,6 +205,17 @@ void Pusher::add_slice(const PushPage& page, int64_t offset, int64_t bytes) {
                         .bytes = bytes,
                         .src = pool.page(page.src_page) + offset});
   ++transfer->waiting;
+  if (offset + bytes == pool.page_bytes()) hash_page(page);  // its last slice: all is written
+}
+
+void Pusher::hash_page(const PushPage& page) {
+  if (hasher_ == nullptr) return;
+  ++find(page.transfer)->hashing;
+  hasher_->hash(page.transfer, page.group, page.src_page, [this, page](const PagesDigest& hash) {
+    Transfer& transfer = *find(page.transfer);  // the hashes of one that has ended are cancelled
+    --transfer.hashing;
+    transfer.digest.add(page.group, page.dst_page, hash);
+  });
 }
 
 // ---- copies ----
@@ -211,6 +224,7 @@ bool Pusher::pump() {
   bool more = false;
   for (auto it = links_.begin(); it != links_.end();) it = settle_link(it);
   for (auto& entry : links_) more |= start_copies(entry.second);
+  if (hasher_ != nullptr) more |= hasher_->pump();
   settle_transfers();
   return more;
 }
@@ -242,8 +256,8 @@ bool Pusher::start_copies(Link& link) {
 void Pusher::settle_transfers() {
   for (auto it = transfers_.begin(); it != transfers_.end();) {
     const auto& [id, transfer] = *it;
-    const bool done =
-        transfer.last_step && written_step_ >= *transfer.last_step && transfer.waiting == 0;
+    const bool done = transfer.last_step && written_step_ >= *transfer.last_step &&
+                      transfer.waiting == 0 && transfer.hashing == 0;
     if (transfer.in_flight > 0 || !(done || transfer.ending())) {
       ++it;
       continue;
@@ -252,6 +266,10 @@ void Pusher::settle_transfers() {
                       : transfer.error.empty() ? MoverEvent::Kind::kDone
                                                : MoverEvent::Kind::kFailed;
     MoverEvent event{.kind = kind, .link = transfer.link, .transfer = id, .error = transfer.error};
+    if (hasher_ != nullptr) {
+      hasher_->cancel(id);
+      event.digest = transfer.digest.digest();
+    }
     it = transfers_.erase(it);
     report_(std::move(event));
   }

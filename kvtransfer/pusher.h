@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kvtransfer/page_hasher.h"
 #include "kvtransfer/transport.h"
 
 namespace baton {
@@ -21,9 +22,11 @@ class Pusher final : public RouteOwner {
  public:
   using Report = std::function<void(MoverEvent)>;
 
-  // `transports` in order of preference. All borrowed.
+  // `transports` in order of preference, borrowed. `hasher` makes the digests that kDone tells;
+  // null: it tells none.
   Pusher(const KvTransferConfig& config, const KvLayout& layout, std::vector<PagePool*> pools,
-         std::vector<Transport*> transports, const Clock& clock, Report report);
+         std::vector<Transport*> transports, std::unique_ptr<PageHasher> hasher, const Clock& clock,
+         Report report);
   ~Pusher() override;
 
   // The calls of PageMover with the same names; their events come from pump(), but for kDetached.
@@ -55,6 +58,8 @@ class Pusher final : public RouteOwner {
     uint64_t slot_gen = 0;
     int64_t waiting = 0;    // slices in the link's queue
     int64_t in_flight = 0;  // slices started and not completed
+    int64_t hashing = 0;    // pages
+    PagesDigestBuilder digest;
     std::optional<uint64_t> last_step;
     bool aborted = false;
     std::string error;
@@ -81,12 +86,14 @@ class Pusher final : public RouteOwner {
   void fail_transfers(LinkId link, const std::string& reason);
   void settle_transfers();
   void add_slice(const PushPage& page, int64_t offset, int64_t bytes);
+  void hash_page(const PushPage& page);
   Transfer* find(TransferId transfer);
 
   const KvTransferConfig config_;
   const KvLayout layout_;
   const std::vector<PagePool*> pools_;
   const std::vector<Transport*> transports_;
+  const std::unique_ptr<PageHasher> hasher_;
   const Clock& clock_;
   const Report report_;
   Links links_;

@@ -3,7 +3,6 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "kvtransfer/wire.h"
@@ -23,7 +22,9 @@ void TcpReceiver::watch(PollLoop::Watch watch, PollLoop::Watch hello_timeout) {
 }
 
 Status TcpReceiver::on_ready() {
-  for (int64_t round_bytes = 0; round_bytes < kRoundBytesMax && answers_.size() < kAnswersMax;) {
+  // Bytes that the stream has taken off the socket would not wake us again.
+  for (int64_t round_bytes = 0;
+       (round_bytes < kRoundBytesMax && answers_.size() < kAnswersMax) || stream_->buffered();) {
     const Result<int64_t> got = in_payload_ ? read_payload() : read_header();
     if (!got.ok()) return got.status();
     if (*got == 0) break;
@@ -33,10 +34,9 @@ Status TcpReceiver::on_ready() {
 }
 
 Result<int64_t> TcpReceiver::read_some(void* to, int64_t bytes) {
-  const ssize_t got = recv(socket_.get(), to, static_cast<size_t>(bytes), 0);
-  if (got > 0) return int64_t{got};
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return int64_t{0};
-  return unavailable(got == 0 ? "the peer has closed the connection" : strerror(errno));
+  const Result<size_t> got = stream_->read(static_cast<char*>(to), static_cast<size_t>(bytes));
+  if (!got.ok()) return got.status();
+  return static_cast<int64_t>(*got);
 }
 
 Result<int64_t> TcpReceiver::read_header() {
@@ -123,13 +123,14 @@ Result<int64_t> TcpReceiver::read_payload() {
 
 Status TcpReceiver::flush_answers() {
   while (!answers_.empty()) {
-    const ssize_t sent = send(socket_.get(), answers_.data(), answers_.size(), MSG_NOSIGNAL);
-    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) break;
-    if (sent < 0) return unavailable(strerror(errno));
-    answers_.erase(0, static_cast<size_t>(sent));
+    const Result<size_t> sent = stream_->write(answers_);
+    if (!sent.ok()) return sent.status();
+    if (*sent == 0) break;
+    answers_.erase(0, *sent);
   }
   const uint32_t reading = answers_.size() < kAnswersMax ? uint32_t{EPOLLIN} : 0;
-  watch_.set_events(reading | (answers_.empty() ? 0 : uint32_t{EPOLLOUT}));
+  const bool writes = stream_->wants_write(!answers_.empty());
+  watch_.set_events(reading | (writes ? uint32_t{EPOLLOUT} : 0));
   return {};
 }
 

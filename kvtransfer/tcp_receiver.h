@@ -12,18 +12,19 @@ namespace baton {
 class TcpReceiver {
  public:
   TcpReceiver(const TransportContext& context, ScopedFd socket)
-      : context_(context), socket_(std::move(socket)) {}
+      : context_(context),
+        stream_(context.credentials.current()->open(std::move(socket), StreamSide::kAcceptor)) {}
 
   void watch(PollLoop::Watch watch, PollLoop::Watch hello_timeout);
   // Not ok: the connection is over, destroy the receiver.
   Status on_ready();
 
-  int fd() const { return socket_.get(); }
+  int fd() const { return stream_->fd(); }
   bool welcomed() const { return welcomed_; }
   LinkId link() const { return link_; }  // once welcomed
 
  private:
-  // Bytes read, 0 when there are none now; an error at the connection's end.
+  // All three: bytes read, 0 when there are none now; an error at the connection's end.
   Result<int64_t> read_some(void* to, int64_t bytes);
   Result<int64_t> read_header();
   Result<int64_t> read_payload();
@@ -32,7 +33,7 @@ class TcpReceiver {
   Status flush_answers();
 
   const TransportContext& context_;
-  ScopedFd socket_;
+  const std::unique_ptr<ByteStream> stream_;
   bool welcomed_ = false;
   LinkId link_ = 0;
   std::array<char, sizeof(TcpFrame)> header_{};

@@ -59,6 +59,7 @@ void TcpRoute::try_next_address() {
   };
   watch_.reset();
   state_ = State::kConnecting;
+  hello_.clear();
   frames_.clear();
   sent_frames_ = 0;
   sent_bytes_ = unsent_bytes_ = 0;
@@ -66,11 +67,11 @@ void TcpRoute::try_next_address() {
   const SocketAddress address = addresses_.front();
   addresses_.erase(addresses_.begin());
   const auto* target = reinterpret_cast<const sockaddr*>(&address.storage);
-  socket_ = ScopedFd(socket(target->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (socket_.valid() &&
-      (::connect(socket_.get(), target, address.bytes) == 0 || errno == EINPROGRESS)) {
+  ScopedFd fd(socket(target->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.valid() && (::connect(fd.get(), target, address.bytes) == 0 || errno == EINPROGRESS)) {
+    stream_ = context_.credentials.current()->open(std::move(fd), StreamSide::kDialer);
     watch_ =
-        context_.loop.watch(socket_.get(), EPOLLOUT, [this](uint32_t events) { on_ready(events); });
+        context_.loop.watch(stream_->fd(), EPOLLOUT, [this](uint32_t events) { on_ready(events); });
     timeout_ = context_.loop.after_ms(context_.attach_timeout_ms, again);
   } else {
     timeout_ = context_.loop.after_ms(0, again);  // not from inside Transport::connect
@@ -79,26 +80,22 @@ void TcpRoute::try_next_address() {
 
 Status TcpRoute::send_hello() {
   const int on = 1;
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const int fd = stream_->fd();
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   // A path that dies silently must not hold pages for the kernel's quarter of an hour.
   const auto limit_ms = static_cast<unsigned>(context_.attach_timeout_ms);
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
-  setsockopt(socket_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof(on));
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
   WireWriter hello;
   hello.put(kTcpMagic);
   hello.put(kTcpVersion);
   hello.put(uint16_t{0});
   hello.put(nonce_);
-  const std::string bytes = hello.take();
-  // A fresh socket takes these few bytes whole.
-  const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(bytes.size()))
-    return unavailable(std::string("hello: ") + strerror(errno));
+  hello_ = hello.take();
   state_ = State::kHello;
-  watch_.set_events(EPOLLIN);
-  return {};
+  return flush();
 }
 
 // ---- events ----
@@ -107,7 +104,7 @@ void TcpRoute::fail(const Status& reason) {
   state_ = State::kBroken;
   timeout_.reset();
   watch_.reset();
-  socket_.reset();
+  stream_.reset();
   owner_.route_broken(link_, reason);
 }
 
@@ -122,7 +119,7 @@ Status TcpRoute::advance(uint32_t epoll_events) {
   if (state_ == State::kConnecting) {
     int error = 0;
     socklen_t bytes = sizeof(error);
-    getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+    getsockopt(stream_->fd(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error != 0) return unavailable(std::string("connect: ") + strerror(error));
     return send_hello();
   }
@@ -134,6 +131,24 @@ Status TcpRoute::advance(uint32_t epoll_events) {
 }
 
 Status TcpRoute::flush() {
+  if (Status status = flush_hello(); !status.ok()) return status;
+  if (Status status = flush_frames(); !status.ok()) return status;
+  const bool pending = !hello_.empty() || sent_frames_ < frames_.size();
+  watch_.set_events(stream_->wants_write(pending) ? EPOLLIN | EPOLLOUT : uint32_t{EPOLLIN});
+  return {};
+}
+
+Status TcpRoute::flush_hello() {
+  while (!hello_.empty()) {
+    const Result<size_t> sent = stream_->write(hello_);
+    if (!sent.ok()) return sent.status();
+    if (*sent == 0) return {};
+    hello_.erase(0, *sent);
+  }
+  return {};
+}
+
+Status TcpRoute::flush_frames() {
   while (sent_frames_ < frames_.size()) {
     std::array<iovec, 2 * kFramesPerWrite> parts;
     size_t count = 0;
@@ -148,11 +163,10 @@ Status TcpRoute::flush() {
       parts[i] = {static_cast<char*>(parts[i].iov_base) + cut, parts[i].iov_len - cut};
       skip -= cut;
     }
-    msghdr message{.msg_iov = parts.data(), .msg_iovlen = count};
-    const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) break;
-    if (sent < 0) return unavailable(strerror(errno));
-    sent_bytes_ += sent;
+    const Result<size_t> sent = stream_->write_gathered({parts.data(), count});
+    if (!sent.ok()) return sent.status();
+    if (*sent == 0) return {};
+    sent_bytes_ += static_cast<int64_t>(*sent);
     while (sent_frames_ < frames_.size()) {
       const int64_t frame_bytes = sizeof(TcpFrame) + frames_[sent_frames_].frame.bytes;
       if (sent_bytes_ < frame_bytes) break;
@@ -161,21 +175,19 @@ Status TcpRoute::flush() {
       ++sent_frames_;
     }
   }
-  const bool all_sent = sent_frames_ == frames_.size();
-  watch_.set_events(all_sent ? uint32_t{EPOLLIN} : EPOLLIN | EPOLLOUT);
   return {};
 }
 
 Status TcpRoute::read_answers() {
-  std::array<uint8_t, 256> answers;
-  const ssize_t got = recv(socket_.get(), answers.data(), answers.size(), 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-  if (got <= 0)
-    return unavailable(got == 0 ? "the peer has closed the connection" : strerror(errno));
-  for (ssize_t i = 0; i < got; ++i) {
-    const Status status = take_answer(static_cast<TcpAnswer>(answers[i]));
-    if (!status.ok()) return status;
-  }
+  std::array<char, 256> answers;
+  do {
+    const Result<size_t> got = stream_->read(answers.data(), answers.size());
+    if (!got.ok()) return got.status();
+    for (size_t i = 0; i < *got; ++i) {
+      const Status status = take_answer(static_cast<TcpAnswer>(answers[i]));
+      if (!status.ok()) return status;
+    }
+  } while (stream_->buffered());  // of that, the socket would not tell again
   return {};
 }
 

@@ -31,6 +31,8 @@ class TcpRoute final : public Route {
   void on_ready(uint32_t epoll_events);
   Status advance(uint32_t epoll_events);
   Status send_hello();
+  Status flush_hello();
+  Status flush_frames();
   void send_probe(int64_t bytes, int32_t count);
   void add(const Outgoing& outgoing);
   Status flush();
@@ -44,6 +46,7 @@ class TcpRoute final : public Route {
   RouteOwner& owner_;
   std::vector<SocketAddress> addresses_;  // not yet tried
   State state_ = State::kConnecting;
+  std::string hello_;            // what is not sent of it
   std::deque<Outgoing> frames_;  // not answered; the first sent_frames_ have been sent whole
   size_t sent_frames_ = 0;
   int64_t sent_bytes_ = 0;    // of the next one, header included
@@ -52,7 +55,7 @@ class TcpRoute final : public Route {
   int32_t pings_left_ = kProbePings;
   Stopwatch stopwatch_;
   Measurement measurement_;
-  ScopedFd socket_;
+  std::unique_ptr<ByteStream> stream_;
   PollLoop::Watch timeout_;
   PollLoop::Watch watch_;
 };

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/credential_files.h"
 #include "base/link.h"
 #include "base/status.h"
 #include "kvtransfer/grant_board.h"
@@ -62,12 +63,16 @@ class Route {
   virtual bool start(const Slice& slice) = 0;
 };
 
+class HandoffMemory;
+
 // What the transports of a mover share; all of it outlives them.
 struct TransportContext {
   PollLoop& loop;
   const std::vector<PagePool*>& pools;  // ours, by kv_group
   OfferBook& offers;
   GrantBoard& grants;
+  HandoffMemory& memory;         // what the pools are made of
+  CredentialFiles& credentials;  // of the connections that cross the network
   std::string listen_host;
   int64_t attach_timeout_ms = 0;
   std::function<void(MoverEvent)> report;

@@ -71,6 +71,7 @@ std::string describe(const KvLayout& layout) {
 }
 
 void add_samples(Sha256& digest, const StoredTensor& tensor) {
+  if (tensor.data == nullptr) return;  // made up: the same for everybody
   if (tensor.bytes <= kSamples * kSampleBytes) {
     digest.add(tensor.data, static_cast<size_t>(tensor.bytes));
     return;
@@ -94,8 +95,8 @@ std::string kv_compat_id(const ModelConfig& config, const TensorStore& store,
   return digest.hex();
 }
 
-std::string numerics_id(const char* isa, const KvLayout& layout) {
-  return std::string("cpu/") + isa + "/" + std::to_string(kKernelNumericsVersion) + "/" +
+std::string numerics_id(const std::string& device, const char* isa, const KvLayout& layout) {
+  return device + "/" + isa + "/" + std::to_string(kKernelNumericsVersion) + "/" +
          dtype_info(layout.groups[0].dtype).name;
 }
 

@@ -19,7 +19,8 @@ constexpr int kKvFormatVersion = 1;
 std::string kv_compat_id(const ModelConfig& config, const TensorStore& store,
                          const KvLayout& layout);
 
-// Device, ISA, version of the CPU kernels' order of additions, KV dtype: "cpu/avx2/1/F16".
-std::string numerics_id(const char* isa, const KvLayout& layout);
+// Device, ISA (on a GPU with the table of GEMM algorithms), version of the kernels' order of
+// additions (split sizes are part of it), KV dtype: "cpu/avx2/1/F16".
+std::string numerics_id(const std::string& device, const char* isa, const KvLayout& layout);
 
 }  // namespace baton

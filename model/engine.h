@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/messages.h"
@@ -109,8 +110,9 @@ struct StepOutput {
   std::string error;  // not empty: the step failed, the worker ends
 };
 
-// Told of each layer's KV write in the engine thread (CPU: a call after the layer's rope_kv; CUDA:
-// an event recorded there).
+// Told of each layer's KV write, in the order of steps and layers, by one thread of the engine's
+// (CPU: the engine thread, after the layer's rope_kv; CUDA: the thread that waits for the event
+// recorded there).
 class LayerSink {
  public:
   virtual ~LayerSink() = default;
@@ -118,11 +120,26 @@ class LayerSink {
   virtual void layer_written(const StepInput& step, int32_t layer) = 0;
 };
 
-// All calls come from one thread, the engine thread.
+// All calls come from one thread, the engine thread. Steps complete in the order of submit().
 class Engine {
  public:
   virtual ~Engine() = default;
-  virtual StepOutput execute(const StepInput& input) = 0;
+
+  // Steps that may have been submitted and not collected. Above 1, submit() only enqueues.
+  virtual int32_t steps_in_flight_max() const = 0;
+  // REQUIRES: fewer steps than that are in flight.
+  virtual void submit(StepInput input) = 0;
+  // What came out of the oldest step in flight; waits for it.
+  virtual StepOutput collect() = 0;
+  // `notify` is called whenever collect() would no longer wait, from a thread of the engine's, by
+  // engines with several steps in flight.
+  virtual void on_step_done(std::function<void()> notify) { (void)notify; }
+
+  // One step from end to end. REQUIRES: none in flight.
+  StepOutput execute(StepInput input) {
+    submit(std::move(input));
+    return collect();
+  }
 };
 
 struct ModelFacts {
@@ -139,13 +156,21 @@ struct ModelFacts {
 };
 
 struct EngineOptions {
-  int32_t threads = 0;  // 0 = all cores
+  std::string device = "cpu";  // cpu, cuda, cuda:N
+  int32_t threads = 0;         // 0 = all cores
   std::string isa = "auto";
   int32_t page_tokens = 16;
-  std::string kv_dtype = "auto";  // auto: f16 for quantised weights, else f32
+  // auto: on CPU f16 for quantised weights, else f32; on CUDA bf16
+  std::string kv_dtype = "auto";
   // Memory for pages, split so that every kv_group holds equally many tokens (kv_plan.h); 0 = one
-  // sequence of the whole context.
+  // sequence of the whole context, or what gpu_memory_utilization leaves.
   int64_t kv_bytes = 0;
+  // On CUDA, where kv_bytes is 0: weights, scratch and pages together take this share of the GPU's
+  // memory. 0 = one sequence of the whole context.
+  double gpu_memory_utilization = 0;
+  bool dummy_weights = false;      // random ones, from a config.json alone; CUDA only
+  std::string cuda_graphs = "on";  // on: captured at start; lazy: when first needed; off
+  int32_t running_max = 256;       // largest decode batch that gets a CUDA graph
   int64_t slab_bytes = 64 << 20;
   int32_t step_tokens_max = 512;  // largest StepInput
   int32_t context_len_max = 0;    // 0 = the model's
@@ -156,6 +181,7 @@ struct LoadedModel {
   ModelFacts facts;
   KvLayout layout;
   std::vector<std::unique_ptr<PagePool>> pools;  // per kv_group
+  int32_t cuda_device = -1;  // the GPU whose memory the pools are; -1: the host's
   std::unique_ptr<Engine> engine;
 };
 

@@ -1,18 +1,16 @@
-// The engine on CPU: slots, page copies, one forward pass over the step's chunks, sampling. Made by
-// load_model. All calls from one thread, the engine thread.
+// The engine on CPU: page copies, one forward pass over the step's chunks, sampling; a step is
+// computed when it is collected. Made by load_model. All calls from one thread, the engine thread.
 #pragma once
 
 #include <memory>
-#include <string>
-#include <unordered_map>
+#include <optional>
 #include <vector>
 
 #include "kernels/backend.h"
-#include "model/batch.h"
-#include "model/choice_state.h"
 #include "model/engine.h"
 #include "model/forward.h"
-#include "model/sampler.h"
+#include "model/row_reader.h"
+#include "model/step_batch.h"
 #include "model/weights.h"
 
 namespace baton {
@@ -33,37 +31,22 @@ class CpuEngine final : public Engine {
  public:
   explicit CpuEngine(EngineParts parts);
 
-  StepOutput execute(const StepInput& input) override;
+  int32_t steps_in_flight_max() const override { return 1; }
+  void submit(StepInput input) override;
+  StepOutput collect() override;
 
  private:
-  // A row of the batch whose logits somebody wants.
-  struct LogitRow {
-    int32_t row = 0;     // in the batch
-    int32_t offset = 0;  // in its chunk
-    const Chunk* chunk = nullptr;
-    int32_t num_tokens = 0;  // of the chunk in this batch
-  };
-
-  void update_slots(const StepInput& input);
   void copy_pages(const StepInput& input);
-  void build_batch(const StepInput& input);
-  void add_logit_rows(const Chunk& chunk, int32_t first_row, int32_t num_tokens);
-  void collect(StepOutput* output);
-  void use_row(const LogitRow& row, const float* logits, StepOutput* output);
-  void score_prompt(const LogitRow& row, const float* logits, StepOutput* output);
-  void sample(const LogitRow& row, const float* logits, StepOutput* output);
-  ChoiceState& slot(int32_t number);
+  void read_logits(StepOutput* output);
 
   // In this order: the forward pass points into the weights, the weights were made by the backend.
   EngineParts parts_;
   Forward<float> forward_;
-  Sampler sampler_;
-  std::unordered_map<int32_t, ChoiceState> slots_;
-
-  // Of the step being executed.
-  Batch batch_;
+  ChoiceTable choices_;
+  StepBatch batch_;
   BatchView view_;
-  std::vector<LogitRow> logit_rows_;
+  RowReader reader_;
+  std::optional<StepInput> submitted_;
 };
 
 }  // namespace baton

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "base/check.h"
 #include "model/safetensors.h"
@@ -20,8 +21,10 @@ std::vector<T> read_values(const TensorStore& store, const std::string& name) {
 
 }  // namespace
 
+// A program built here may run in a copy of the tree somewhere else.
 std::string golden_path(const std::string& family) {
-  return std::string(BATON_SOURCE_DIR) + "/tests/golden/" + family;
+  const std::string here = "tests/golden/" + family;
+  return std::filesystem::exists(here) ? here : std::string(BATON_SOURCE_DIR) + "/" + here;
 }
 
 GoldenReference read_golden_reference(const std::string& family) {

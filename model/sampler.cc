@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/sampling/sampling.h"
 #include "model/random.h"
 
 namespace baton {
@@ -15,12 +16,8 @@ namespace {
 constexpr float kLogprobFloor = -9999.0F;
 constexpr float kGreedyTemperature = 1e-5F;  // below it, as 0
 
-// A token this many nats below the likeliest has a probability under 1e-13: less than the rounding
-// of the sum.
-constexpr float kNegligibleNats = 30.0F;
-
 // e^x for x in [-87, 0] to 2 ulp, free of branches and calls, so that the loop over a vocabulary
-// becomes vector code.
+// becomes vector code. kernels/sampling/sampling.cu has its twin.
 float exp_of_negative(float x) {
   constexpr float kRound =
       12582912.0F;  // 1.5 * 2^23: adding and taking it away rounds to an integer
@@ -31,6 +28,15 @@ float exp_of_negative(float x) {
     sum = sum * rest + term;
   }
   return sum * std::bit_cast<float>((static_cast<int32_t>(powers) + 127) << 23);
+}
+
+// Exact: a float of at most 1 has its last bit above 2^-kWeightBits, or loses what is below it.
+uint64_t whole(float weight) {
+  return static_cast<uint64_t>(weight * static_cast<float>(uint64_t{1} << kWeightBits));
+}
+
+bool is_greedy(const SamplingSpec& spec) {
+  return spec.temperature < kGreedyTemperature || spec.top_k == 1;
 }
 
 constexpr auto kLikelier = [](const auto& a, const auto& b) {
@@ -56,6 +62,20 @@ TokenId arg_max(const float* logits, int32_t vocab_size) {
   return static_cast<TokenId>(std::find(logits, logits + vocab_size, best) - logits);
 }
 
+SampleParams Sampler::params(const ChoiceState& state, int32_t row, int32_t position) {
+  const SamplingSpec& spec = state.spec();
+  SampleParams params{.row = row, .want_logprob = spec.logprobs >= 0 ? 1 : 0};
+  if (is_greedy(spec)) return params;
+  params.greedy = 0;
+  params.inverse_temperature = 1.0F / spec.temperature;
+  params.cut_nats = kNegligibleNats * spec.temperature;
+  params.top_k = spec.top_k;
+  params.top_p = spec.top_p;
+  params.min_p = spec.min_p;
+  params.uniform = uniform_at(spec.seed, state.choice(), position);
+  return params;
+}
+
 TokenId Sampler::choose(const float* logits, const ChoiceState& state) {
   const float* row = logits;
   if (state.adjusts()) {
@@ -69,7 +89,7 @@ TokenId Sampler::choose(const float* logits, const ChoiceState& state) {
     const TokenId raw = row == logits ? likeliest : arg_max(logits, vocab_size_);
     return raw >= 0 && std::isfinite(logits[raw]) ? raw : -1;
   }
-  if (state.spec().temperature < kGreedyTemperature || state.spec().top_k == 1) return likeliest;
+  if (is_greedy(state.spec())) return likeliest;
   return draw(row, likeliest, state);
 }
 
@@ -90,16 +110,27 @@ TokenId Sampler::draw(const float* logits, TokenId likeliest, const ChoiceState&
   if (spec.min_p > 0) {
     std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < spec.min_p; });
   }
-  const double total = std::accumulate(
-      candidates_.begin(), candidates_.end(), 0.0,
-      [](double sum, const Candidate& candidate) { return sum + candidate.weight; });
-  const double point = uniform_at(spec.seed, state.choice(), state.next_position()) * total;
-  double sum = 0;
+  if (candidates_.empty()) return likeliest;
+  if (spec.top_k > 0 || spec.top_p < 1.0F) {  // by id, whatever order the cuts have left
+    std::sort(candidates_.begin(), candidates_.end(),
+              [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+  }
+  const uint64_t total = total_weight();
+  const double uniform = uniform_at(spec.seed, state.choice(), state.next_position());
+  const uint64_t point =
+      std::min(static_cast<uint64_t>(uniform * static_cast<double>(total)), total - 1);
+  uint64_t sum = 0;
   for (const Candidate& candidate : candidates_) {
-    sum += candidate.weight;
+    sum += whole(candidate.weight);
     if (point < sum) return candidate.token;
   }
-  return candidates_.empty() ? likeliest : candidates_.back().token;
+  return candidates_.back().token;
+}
+
+uint64_t Sampler::total_weight() const {
+  return std::accumulate(
+      candidates_.begin(), candidates_.end(), uint64_t{0},
+      [](uint64_t sum, const Candidate& candidate) { return sum + whole(candidate.weight); });
 }
 
 void Sampler::keep_top_k(int32_t top_k) {
@@ -111,9 +142,8 @@ void Sampler::keep_top_k(int32_t top_k) {
 // The fewest likeliest tokens whose share reaches top_p, at least one. Sorts only as many as it
 // needs.
 void Sampler::keep_top_p(double top_p) {
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
-  double sum = 0;
+  const auto wanted = static_cast<uint64_t>(top_p * static_cast<double>(total_weight()));
+  uint64_t sum = 0;
   size_t kept = 0;
   for (size_t sorted = std::min<size_t>(64, candidates_.size());;
        sorted = std::min(sorted * 8, candidates_.size())) {
@@ -122,8 +152,8 @@ void Sampler::keep_top_p(double top_p) {
     std::nth_element(begin, end, candidates_.end(), kLikelier);
     std::sort(begin, end, kLikelier);
     for (; kept < sorted; ++kept) {
-      if (kept > 0 && sum >= top_p * total) break;
-      sum += candidates_[kept].weight;
+      if (kept > 0 && sum >= wanted) break;
+      sum += whole(candidates_[kept].weight);
     }
     if (kept < sorted || sorted == candidates_.size()) break;
   }

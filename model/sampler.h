@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/sampling/sampling.h"
 #include "model/choice_state.h"
 
 namespace baton {
@@ -24,6 +25,10 @@ class Sampler {
   // is broken.
   TokenId choose(const float* logits, const ChoiceState& state);
 
+  // How a GPU draws the same token from `row`, where the state adjusts nothing; the token is the
+  // one at `position`.
+  static SampleParams params(const ChoiceState& state, int32_t row, int32_t position);
+
  private:
   struct Candidate {
     float weight = 0;  // exp((logit - largest) / temperature)
@@ -32,6 +37,7 @@ class Sampler {
   TokenId draw(const float* logits, TokenId likeliest, const ChoiceState& state);
   void keep_top_k(int32_t top_k);
   void keep_top_p(double top_p);
+  uint64_t total_weight() const;  // of the candidates, in units of 2^-kWeightBits
 
   const int32_t vocab_size_;
   std::vector<float> adjusted_;

@@ -84,11 +84,11 @@ void PushSide::on_link_down(LinkId link) {
 }
 
 void PushSide::forget_peers() {
-  constexpr int64_t kUnusedUs = 60'000'000;
+  const int64_t unused_us = config_.peer_unused_ms * 1000;
   for (auto it = peers_.begin(); it != peers_.end();) {
     const DecodePeer& peer = it->second;
     // pump() asks for the candidates of all that wait, many times a minute.
-    if (peer.link != 0 || !peer.detaching.empty() || clock_.now_us() - peer.used_us < kUnusedUs) {
+    if (peer.link != 0 || !peer.detaching.empty() || clock_.now_us() - peer.used_us < unused_us) {
       ++it;
       continue;
     }
@@ -104,7 +104,7 @@ void PushSide::lost_decode(Handoff& handoff) {
       if (handoff.cancelled) {
         erase(id);
       } else if (next_candidate(handoff, "lost the decode worker")) {
-        queue_.push_front(id);
+        enqueue(handoff);
       }
       break;
     case State::kGranted:

@@ -13,9 +13,9 @@ bool all_finished(const std::vector<TokenEvent>& first_tokens) {
 
 }  // namespace
 
-PushSide::PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, const KvLayout& layout,
-                   Scheduler& scheduler, const PrefixCache& prefix_cache, PageMover& mover,
-                   Outbox& outbox, RouterLinks& routers, const Clock& clock)
+PushSide::PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, int32_t priority_tokens,
+                   const KvLayout& layout, Scheduler& scheduler, const PrefixCache& prefix_cache,
+                   PageMover& mover, Outbox& outbox, RouterLinks& routers, const Clock& clock)
     : config_(config),
       attach_timeout_us_(attach_timeout_ms * 1000),
       layout_(layout),
@@ -24,7 +24,8 @@ PushSide::PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, const
       mover_(mover),
       outbox_(outbox),
       routers_(routers),
-      clock_(clock) {}
+      clock_(clock),
+      fair_order_(priority_tokens) {}
 
 // ---- from the router ----
 
@@ -32,8 +33,9 @@ void PushSide::on_prefill(Prefill prefill) {
   const AttemptId id = prefill.id;
   if (handoffs_.count(id) != 0) return;  // repeated: the first one counts
   if (handoffs_.size() >= static_cast<size_t>(config_.queue_max)) {
-    routers_.send(id.id,
-                  Refused{.id = id, .retry_after_ms = 100, .reason = "too many prompts wait"});
+    routers_.send(id.id, Refused{.id = id,
+                                 .retry_after_ms = config_.retry_after_ms,
+                                 .reason = "too many prompts wait"});
     return;
   }
   Handoff& handoff = handoffs_[id];
@@ -43,7 +45,11 @@ void PushSide::on_prefill(Prefill prefill) {
   if (handoff.prefill.candidates.empty()) {
     start_local(handoff);
   } else {
-    queue_.push_back(id);
+    if (queue_.empty()) fair_order_.reset();
+    const SamplingSpec& spec = handoff.prefill.spec;
+    handoff.place =
+        fair_order_.place(id.id.router_epoch, spec.priority, std::ssize(handoff.prefill.tokens));
+    enqueue(handoff);
     pump();
   }
 }
@@ -65,7 +71,9 @@ void PushSide::start_local(Handoff& handoff) {
 
 void PushSide::refuse_or_fail(const AttemptId& id, const Status& status) {
   if (status.code() == Code::kResourceExhausted) {
-    routers_.send(id.id, Refused{.id = id, .retry_after_ms = 50, .reason = status.message()});
+    routers_.send(
+        id.id,
+        Refused{.id = id, .retry_after_ms = config_.retry_after_ms, .reason = status.message()});
   } else {
     routers_.send(id.id, Failed{.id = id, .retryable = false, .message = status.message()});
   }
@@ -120,11 +128,13 @@ void PushSide::on_ended(SeqId seq) {
   if (it != sequences_.end()) erase(AttemptId(it->second));
 }
 
-void PushSide::commit(Handoff& handoff) {
+void PushSide::commit(Handoff& handoff, const std::optional<PagesDigest>& digest) {
   Commit commit{.id = handoff.id, .slot_gen = handoff.slot_gen};
   commit.token_count = static_cast<int32_t>(handoff.prefill.tokens.size());
+  commit.digest = digest;
   commit.first_tokens = handoff.first_tokens;
   handoff.pages.clear();
+  transfers_.erase(handoff.transfer);
   enter(handoff, State::kCommitted);
   outbox_.send(handoff.link, std::move(commit));
 }
@@ -196,7 +206,7 @@ void PushSide::on_mover(const MoverEvent& event) {
   Handoff* handoff = by_transfer(event.transfer);
   if (handoff == nullptr) return;
   if (event.kind == Kind::kDone && handoff->state == State::kTransferring) {
-    commit(*handoff);
+    commit(*handoff, event.digest);
     return;
   }
   if (handoff->state !=
@@ -223,13 +233,14 @@ void PushSide::on_timer() {
        })) {
     Handoff& handoff = *find(id);
     if (handoff.state == State::kGranted) {
-      routers_.send(id.id,
-                    Refused{.id = id, .retry_after_ms = 100, .reason = "prefill worker is busy"});
+      routers_.send(id.id, Refused{.id = id,
+                                   .retry_after_ms = config_.retry_after_ms,
+                                   .reason = "prefill worker is busy"});
       stop(handoff);
     } else if (handoff.cancelled || handoff.state == State::kCommitted) {
       erase(id);  // a late GRANT is answered with DRAINED, a late NAK D tells the router itself
     } else if (next_candidate(handoff, "no answer to RESERVE")) {
-      queue_.push_front(id);
+      enqueue(handoff);
     }
   }
   forget_peers();
@@ -267,10 +278,39 @@ void PushSide::erase(const AttemptId& id) {
   handoffs_.erase(it);
 }
 
+int64_t PushSide::queued_tokens() const {
+  int64_t tokens = 0;
+  for (const auto& [id, handoff] : handoffs_) {
+    const bool asks = handoff.state == State::kQueued || handoff.state == State::kReserving;
+    if (asks && !handoff.cancelled) tokens += std::ssize(handoff.prefill.tokens);
+  }
+  return tokens;
+}
+
 const char* PushSide::stage(const AttemptId& id) const {
   const auto it = handoffs_.find(id);
-  if (it == handoffs_.end()) return "";
-  switch (it->second.state) {
+  return it == handoffs_.end() ? "" : name_of(it->second.state);
+}
+
+std::vector<HandoffView> PushSide::views() const {
+  std::vector<HandoffView> views;
+  for (const auto& [id, handoff] : handoffs_) {
+    HandoffView& view = views.emplace_back();
+    view.id = id;
+    view.state = handoff.cancelled ? "cancelled" : name_of(handoff.state);
+    if (!handoff.prefill.candidates.empty()) {
+      view.peer = handoff.prefill.candidates[handoff.candidate];
+    }
+    view.slot_gen = handoff.slot_gen;
+    view.tokens = std::ssize(handoff.prefill.tokens);
+    for (const auto& group : handoff.pages) view.pages += std::ssize(group);
+    view.age_us = clock_.now_us() - handoff.since_us;
+  }
+  return views;
+}
+
+const char* PushSide::name_of(State state) {
+  switch (state) {
     case State::kQueued:
       return "queued";
     case State::kReserving:

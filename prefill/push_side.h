@@ -11,8 +11,8 @@
 // kAborted, kFailed), never before.
 #pragma once
 
-#include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +22,9 @@
 #include "base/messages.h"
 #include "config/config.h"
 #include "kvtransfer/page_mover.h"
+#include "scheduler/fair_order.h"
 #include "scheduler/scheduler.h"
+#include "worker/handoff_view.h"
 #include "worker/router_links.h"
 
 namespace baton {
@@ -34,9 +36,9 @@ inline Failed failed(const AttemptId& id, std::string message) {
 
 class PushSide {
  public:
-  PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, const KvLayout& layout,
-           Scheduler& scheduler, const PrefixCache& prefix_cache, PageMover& mover, Outbox& outbox,
-           RouterLinks& routers, const Clock& clock);
+  PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, int32_t priority_tokens,
+           const KvLayout& layout, Scheduler& scheduler, const PrefixCache& prefix_cache,
+           PageMover& mover, Outbox& outbox, RouterLinks& routers, const Clock& clock);
 
   // From the router.
   void on_prefill(Prefill prefill);
@@ -61,7 +63,9 @@ class PushSide {
 
   bool idle() const { return handoffs_.empty() && grants_.empty(); }
   size_t size() const { return handoffs_.size(); }
+  int64_t queued_tokens() const;                 // of prompts that the scheduler does not know yet
   const char* stage(const AttemptId& id) const;  // "" if unknown
+  std::vector<HandoffView> views() const;
 
  private:
   enum class State : uint8_t {
@@ -78,6 +82,7 @@ class PushSide {
   struct Handoff {
     AttemptId id;
     Prefill prefill;
+    Place place;  // among the prompts of all routers
     State state = State::kQueued;
     size_t candidate = 0;  // index into prefill.candidates of the one being asked
     bool any_full = false;
@@ -108,14 +113,21 @@ class PushSide {
   Handoff* by_grant(LinkId link, uint64_t slot_gen);
   void enter(Handoff& handoff, State state);
   void start_local(Handoff& handoff);
-  void pump();  // queued -> reserving, as far as reserve_ahead allows
-  bool ask_candidate(Handoff& handoff);
+  void enqueue(const Handoff& handoff) { queue_.emplace(handoff.place.order, handoff.id); }
+  static const char* name_of(State state);
+  void pump();    // queued -> reserving, as far as reserve_ahead allows
+  struct Ahead {  // RESERVEs and GRANTs that have not begun
+    int32_t total = 0;
+    std::map<std::string, int32_t> of_peer;
+  };
+  bool has_share(const std::string& name, const Ahead& ahead) const;
+  bool ask_candidate(Handoff& handoff, Ahead& ahead);
   void send_reserve(Handoff& handoff, const DecodePeer& peer);
   bool next_candidate(Handoff& handoff, const std::string& why);
   void refuse_or_fail(const AttemptId& id, const Status& status);
   void stop(Handoff& handoff);     // gives back what is held, at once or by way of draining
   void drained(Handoff& handoff);  // the last copy has ended: DRAINED to D, pages home
-  void commit(Handoff& handoff);
+  void commit(Handoff& handoff, const std::optional<PagesDigest>& digest);
   void erase(const AttemptId& id);
   void on_mover_link(const MoverEvent& event);
   void lost_decode(Handoff& handoff);
@@ -142,7 +154,8 @@ class PushSide {
   const Clock& clock_;
 
   std::map<AttemptId, Handoff> handoffs_;
-  std::deque<AttemptId> queue_;  // in state queued, oldest first
+  FairOrder fair_order_;
+  std::set<std::pair<int64_t, AttemptId>> queue_;  // in state queued, by their place's order
   std::unordered_map<TransferId, AttemptId> transfers_;
   std::map<std::pair<LinkId, uint64_t>, AttemptId> grants_;  // (link, slot_gen)
   std::unordered_map<SeqId, AttemptId> sequences_;

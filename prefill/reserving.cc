@@ -7,29 +7,47 @@
 namespace baton {
 
 void PushSide::pump() {
-  auto ahead = std::count_if(handoffs_.begin(), handoffs_.end(), [](const auto& entry) {
-    return entry.second.state == State::kReserving || entry.second.state == State::kGranted;
-  });
-  const std::deque<AttemptId> waiting = std::exchange(queue_, {});
-  for (const AttemptId& id : waiting) {
+  Ahead ahead;
+  for (const auto& [id, handoff] : handoffs_) {
+    if (handoff.state != State::kReserving && handoff.state != State::kGranted) continue;
+    ++ahead.total;
+    ++ahead.of_peer[handoff.prefill.candidates[handoff.candidate]];
+  }
+  const auto waiting = std::exchange(queue_, {});
+  for (const auto& [order, id] : waiting) {
     Handoff* handoff = find(id);
     if (handoff == nullptr || handoff->state != State::kQueued) continue;
-    if (ahead < config_.reserve_ahead && ask_candidate(*handoff)) {
-      ++ahead;
+    const Place place = handoff->place;
+    if (ahead.total < config_.reserve_ahead && ask_candidate(*handoff, ahead)) {
+      fair_order_.serve(place);
     } else if (find(id) != nullptr) {
-      queue_.push_back(id);
+      enqueue(*handoff);
     }
   }
 }
 
+// One decode worker that does not answer must not hold up the prompts for the others.
+bool PushSide::has_share(const std::string& name, const Ahead& ahead) const {
+  const auto found = ahead.of_peer.find(name);
+  const int32_t held = found == ahead.of_peer.end() ? 0 : found->second;
+  const auto share = static_cast<int32_t>(config_.max_peer_share * config_.reserve_ahead);
+  const bool has_others = std::any_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    return entry.first != name && entry.second.attached;
+  });
+  return !has_others || held < std::max(share, 1);
+}
+
 // Sends RESERVE to the current candidate, or moves on to one that can be reached. False: nothing
-// was asked; the handoff waits for a connection, or is gone.
-bool PushSide::ask_candidate(Handoff& handoff) {
+// was asked; the handoff waits for a connection or for its turn, or is gone.
+bool PushSide::ask_candidate(Handoff& handoff, Ahead& ahead) {
   while (true) {
     const std::string& name = handoff.prefill.candidates[handoff.candidate];
     DecodePeer& peer = peers_[name];
     peer.used_us = clock_.now_us();
     if (peer.attached) {
+      if (!has_share(name, ahead)) return false;
+      ++ahead.total;
+      ++ahead.of_peer[name];
       send_reserve(handoff, peer);
       return true;
     }
@@ -87,13 +105,14 @@ void PushSide::on_refuse(LinkId link, const Refuse& refuse) {
     const std::string name = handoff->prefill.candidates[handoff->candidate];
     if (next_candidate(*handoff,
                        name + (full ? ": no room for the prompt's pages" : ": unknown request"))) {
-      queue_.push_front(refuse.id);
+      enqueue(*handoff);
     }
   }
   pump();
 }
 
 void PushSide::on_grant(LinkId link, Grant grant) {
+  if (by_grant(link, grant.slot_gen) != nullptr) return;  // repeated: the first one counts
   Handoff* handoff = find(grant.id);
   const bool wanted =
       handoff != nullptr && handoff->state == State::kReserving && handoff->link == link;
@@ -103,10 +122,7 @@ void PushSide::on_grant(LinkId link, Grant grant) {
     pump();
     return;
   }
-  if (!grants_.try_emplace({link, grant.slot_gen}, grant.id).second) {
-    outbox_.close(link, "granted slot_gen " + std::to_string(grant.slot_gen) + " twice");
-    return;
-  }
+  grants_[{link, grant.slot_gen}] = grant.id;
   handoff->slot_gen = grant.slot_gen;
   handoff->transfer = next_transfer_++;
   transfers_[handoff->transfer] = grant.id;

@@ -136,6 +136,10 @@ void Api::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   (this->*found.route->handler)(std::move(request), std::move(reply));
 }
 
+void Api::refused(int status) {
+  parts_.metrics.http_answer("other", status);
+}
+
 void Api::on_worker(const PeerInfo& peer) {
   if (peer.context_len > 0) {
     facts_.context_len =
@@ -161,12 +165,17 @@ Status Api::check_body(const HttpRequest& request) const {
 
 void Api::generate(ApiKind kind, HttpRequest request, std::shared_ptr<HttpReply> reply) {
   Status status = check_body(request);
-  if (status.ok() && draining_) status = unavailable("this server is shutting down");
+  if (status.ok() && draining_) {
+    parts_.metrics.rejected("shutting_down");
+    status = unavailable("this server is shutting down");
+  }
   if (status.ok() && facts_.context_len == 0) {
+    parts_.metrics.rejected("no_worker");
     status = unavailable("no worker has joined yet; try again later");
   }
-  if (status.ok()) status = parts_.dispatcher.admit(1);
   if (!status.ok()) return reply->send(error_response(status));
+  const Admission room = parts_.dispatcher.admit(1);
+  if (!room.status.ok()) return reply->send(error_response(room.status, room.retry_after_s));
 
   RequestOrigin origin{.id = request.request_id.empty() ? random_id() : request.request_id,
                        .model_name = facts_.name,
@@ -187,11 +196,7 @@ void Api::generate(ApiKind kind, HttpRequest request, std::shared_ptr<HttpReply>
           ->start();
     });
   });
-  if (!queued) {
-    reply->send(error_response(Status(Code::kResourceExhausted,
-                                      "too many requests wait for their tokens to be counted; "
-                                      "try again later")));
-  }
+  if (!queued) reply->send(text_queue_full());
 }
 
 void Api::answer_by_text(HttpRequest request, std::shared_ptr<HttpReply> reply,
@@ -206,10 +211,14 @@ void Api::answer_by_text(HttpRequest request, std::shared_ptr<HttpReply> reply,
           reply->send(std::move(response));
         });
       });
-  if (!queued) {
-    reply->send(error_response(
-        Status(Code::kResourceExhausted, "too much text work is queued; try again later")));
-  }
+  if (!queued) reply->send(text_queue_full());
+}
+
+HttpResponse Api::text_queue_full() {
+  parts_.metrics.rejected("text_queue_full");
+  return error_response(Status(Code::kResourceExhausted,
+                               "too many requests wait for a text thread, want at most "
+                               "text_queue_max; try again later"));
 }
 
 Json Api::model_json() const {

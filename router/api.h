@@ -39,6 +39,7 @@ class Api final : public HttpHandler {
 
   std::optional<HttpResponse> refuse_head(const HttpRequest& head) override;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
+  void refused(int status) override;
 
   // Keeps the facts in step with the workers that are up; they stay known when all are gone.
   void on_worker(const PeerInfo& peer);
@@ -77,6 +78,7 @@ class Api final : public HttpHandler {
   // Runs `work` on a text thread with the parsed body, sends its response.
   void answer_by_text(HttpRequest request, std::shared_ptr<HttpReply> reply,
                       std::function<HttpResponse(const Json& body)> work);
+  HttpResponse text_queue_full();
   Status check_body(const HttpRequest& request) const;
   Json model_json() const;
   std::string random_id();

@@ -142,6 +142,40 @@ TEST_CASE("the death of a decode worker in mid-stream is not seen by the client"
   CHECK(cluster.metric("baton_requests_replayed_total{engine=\"0\",model_name=\"fake\"}") == 1);
 }
 
+// What a client makes of a stream: per choice its text, logprobs' tokens and end; and the usage.
+nlohmann::json seen_in(const TestResponse& response) {
+  nlohmann::json seen = {{"usage", nullptr}};
+  for (const std::string& event : events_of(response.body)) {
+    if (event == "[DONE]") continue;
+    const auto chunk = nlohmann::json::parse(event);
+    if (chunk.contains("usage")) seen["usage"] = chunk["usage"];
+    for (const auto& choice : chunk["choices"]) {
+      auto& own = seen["choices"][choice["index"].dump()];
+      if (own.is_null()) own = {{"text", ""}, {"tokens", nlohmann::json::array()}};
+      own["text"] = own["text"].get<std::string>() + choice["text"].get<std::string>();
+      for (const auto& token : choice["logprobs"]["tokens"]) own["tokens"].push_back(token);
+      if (!choice["finish_reason"].is_null()) own["finish"] = choice["finish_reason"];
+    }
+  }
+  return seen;
+}
+
+TEST_CASE("a lost decode worker with two choices, logprobs and a stop string half held back") {
+  Cluster cluster(4000);
+  const std::string body = R"({"prompt":"0123456789","max_tokens":60,"stream":true,"n":2,
+      "logprobs":1,"stop":"789012","stream_options":{"include_usage":true}})";
+  const auto undisturbed = seen_in(cluster.client().post("/v1/completions", body));
+  CHECK(undisturbed["choices"]["1"]["text"] == "0123456");
+  CHECK(undisturbed["choices"]["1"]["finish"] == "stop");
+
+  TestClient client = cluster.client();
+  client.send_post("/v1/completions", body);
+  client.receive_until("\"text\":\"6\"");  // the next tokens may be the stop string's
+  (cluster.decode1.held() == 1 ? cluster.decode1 : cluster.decode2).kill();
+  CHECK(seen_in(client.receive()) == undisturbed);
+  CHECK(cluster.metric("baton_requests_replayed_total{engine=\"0\",model_name=\"fake\"}") == 1);
+}
+
 TEST_CASE("with every worker gone a client gets one clear error, also in mid-stream") {
   Cluster cluster(20'000, [](RouterConfig& config) { config.route.queue_wait_ms = 200; });
   TestClient streaming = cluster.client(), waiting = cluster.client();
@@ -174,6 +208,32 @@ TEST_CASE("more requests than the queue holds are answered 429") {
   CHECK(json_of(refused)["error"]["type"] == "rate_limit_error");
   CHECK(cluster.client().post("/v1/completions", R"({"prompt":["a","b"],"max_tokens":5})").status ==
         200);
+}
+
+TEST_CASE("more bodies than may wait for a text thread are answered 429") {
+  Cluster cluster(kStepUs, [](RouterConfig& config) {
+    config.text_threads = 1;
+    config.text_queue_max = 1;
+  });
+  const std::string body = R"({"max_tokens":1,"prompt":")" + std::string(3000, 'a') + "\"}";
+  const std::string series =
+      "baton_requests_rejected_total{engine=\"0\",model_name=\"fake\",reason=\"text_queue_full\"}";
+  int refused = 0;
+  for (int round = 0; round < 100 && refused == 0; ++round) {
+    std::vector<TestClient> clients;
+    for (int i = 0; i < 8; ++i) clients.push_back(cluster.client());
+    for (TestClient& client : clients) client.send_post("/v1/completions", body);
+    for (TestClient& client : clients) {
+      const TestResponse response = client.receive();
+      if (response.status == 200) continue;
+      CHECK(response.status == 429);
+      CHECK(response.headers.contains("retry-after"));
+      CHECK(response.body.find("text_queue_max") != std::string::npos);
+      ++refused;
+    }
+  }
+  CHECK(refused > 0);
+  CHECK(cluster.metric(series) == refused);
 }
 
 }  // namespace

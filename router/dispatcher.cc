@@ -1,19 +1,11 @@
-// Admission, queue, placing, replay and cancel. What workers say is handled in
+// Queue, placing, replay and cancel. Admission is in dispatcher_admission.cc, what workers say in
 // dispatcher_events.cc.
 #include "router/dispatcher.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "base/message_codec.h"
-
 namespace baton {
-namespace {
-
-constexpr int64_t kRetryAfterMaxMs = 1000;
-constexpr size_t kEnvelopeBytesMax = 64 << 10;  // ids and names of candidates
-
-}  // namespace
 
 Dispatcher::Dispatcher(const RouteConfig& config, Epoch router_epoch, Outbox& outbox,
                        const Clock& clock, Placement& placement, RouterMetrics& metrics)
@@ -23,24 +15,6 @@ Dispatcher::Dispatcher(const RouteConfig& config, Epoch router_epoch, Outbox& ou
       clock_(clock),
       placement_(placement),
       metrics_(metrics) {}
-
-Status Dispatcher::admit(size_t generations) const {
-  const auto queue_max = static_cast<size_t>(config_.queue_max);
-  if (waiting_ + generations <= queue_max) return {};
-  return Status(Code::kResourceExhausted,
-                "the queue is full: " + std::to_string(waiting_) + " requests wait and " +
-                    std::to_string(generations) + " more came, want at most " +
-                    std::to_string(queue_max) + " (route.queue_max); try again later");
-}
-
-Status Dispatcher::sendable(const SamplingSpec& spec, size_t prompt_tokens) {
-  const size_t tokens = prompt_tokens + static_cast<size_t>(spec.max_tokens);
-  const size_t bytes = kEnvelopeBytesMax + encoded_bytes_max(spec) + tokens * kTokenIdBytesMax;
-  if (bytes <= kMessageBytesMax) return {};
-  return invalid_argument("request: got " + std::to_string(bytes) +
-                          " bytes of tokens and sampling lists, want at most " +
-                          std::to_string(kMessageBytesMax) + " in a message to a worker");
-}
 
 GenerationId Dispatcher::submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
   const GenerationId id = next_generation_++;
@@ -76,6 +50,12 @@ void Dispatcher::fail(GenerationId id, const Status& status) {
   sink->on_failed(prompt_index, status);
 }
 
+void Dispatcher::fail_overdue(GenerationId id) {
+  fail(id, Status(Code::kDeadlineExceeded, "the request is not finished after " +
+                                               std::to_string(config_.request_timeout_ms) +
+                                               " ms (route.request_timeout_ms)"));
+}
+
 Dispatcher::Part& Dispatcher::add_part(Generation& generation, int32_t first_choice, int32_t n) {
   const RequestId id{epoch_, next_sequence_++};
   Part& part = parts_[id];
@@ -89,8 +69,9 @@ Dispatcher::Part& Dispatcher::add_part(Generation& generation, int32_t first_cho
 }
 
 Dispatcher::QueueKey Dispatcher::queue_key(const Part& part) const {
-  const int32_t priority = generations_.at(part.generation).request.spec.priority;
-  return {priority, part.generation, part.id.sequence};
+  const Generation& generation = generations_.at(part.generation);
+  return {queue_order(generation.submitted_us, generation.request.spec.priority), generation.id,
+          part.id.sequence};
 }
 
 void Dispatcher::enqueue(Part& part, int64_t retry_at_us) {
@@ -128,12 +109,15 @@ std::vector<TokenId> Dispatcher::tokens_of(const Part& part, const Generation& g
 }
 
 void Dispatcher::set_load(Part& part, LinkId prefill, int64_t prefill_tokens, LinkId decode) {
-  if (part.prefill_loaded != 0) placement_.add_load(part.prefill_loaded, -part.prefill_load, 0);
+  const int32_t priority = generations_.at(part.generation).request.spec.priority;
+  if (part.prefill_loaded != 0) {
+    placement_.add_load(part.prefill_loaded, -part.prefill_load, 0, priority);
+  }
   if (part.decode_loaded != 0) placement_.add_load(part.decode_loaded, 0, -part.n);
   part.prefill_loaded = prefill;
   part.prefill_load = prefill_tokens;
   part.decode_loaded = decode;
-  if (prefill != 0) placement_.add_load(prefill, prefill_tokens, 0);
+  if (prefill != 0) placement_.add_load(prefill, prefill_tokens, 0, priority);
   if (decode != 0) placement_.add_load(decode, 0, part.n);
 }
 
@@ -149,13 +133,22 @@ bool Dispatcher::place(Part& part) {
     part.chain = placement_.chain(tokens, spec.cache_salt);
     part.chained_tokens = tokens.size();
   }
-  const std::optional<Plan> plan = placement_.choose({
+  const PlacementQuery query{
       .tokens = tokens,
       .chain = part.chain,
       .kv_compat_id = generation.kv_compat_id,
       .prefill_only = prefill_only,
-  });
+      .priority = spec.priority,
+      .avoid = part.avoid,
+  };
+  const std::optional<Plan> plan = placement_.choose(query);
   if (!plan) return false;
+  if (part.attempt == 0) {
+    const std::optional<TtftForecast> forecast = placement_.forecast(*plan, query);
+    if (forecast) {
+      generation.first_token_us = clock_.now_us() + static_cast<int64_t>(forecast->total_s() * 1e6);
+    }
+  }
   queue_.erase(queue_key(part));
   send_attempt(part, generation, *plan, std::move(tokens));
   return true;
@@ -165,13 +158,15 @@ void Dispatcher::send_attempt(Part& part, Generation& generation, const Plan& pl
                               std::vector<TokenId> tokens) {
   ++part.attempt;
   part.sent = true;
+  part.sent_us = clock_.now_us();
+  part.computes = plan.computes();
+  part.answered = false;
   part.prefill = plan.prefill.value_or(0);
   part.opened = plan.decode;
   part.decode = 0;
   part.decode_spoke = false;
   part.kv_compat_id = plan.kv_compat_id;
-  const LinkId computes = plan.prefill ? *plan.prefill : plan.decode.front();
-  set_load(part, computes, static_cast<int64_t>(tokens.size()),
+  set_load(part, part.computes, static_cast<int64_t>(tokens.size()),
            plan.decode.empty() ? 0 : plan.decode.front());
 
   const auto prompt_len = static_cast<int32_t>(generation.request.prompt.size());
@@ -203,7 +198,6 @@ void Dispatcher::settle_on(Part& part, LinkId decode) {
   }
   part.opened.assign(1, decode);
   set_load(part, part.prefill_loaded, part.prefill_load, decode);
-  placement_.remember(part.chain, decode);
   if (part.prefill != 0) placement_.remember(part.chain, part.prefill);
 }
 
@@ -276,21 +270,66 @@ void Dispatcher::place_queued() {
 void Dispatcher::on_timer() {
   const int64_t now_us = clock_.now_us();
   while (!generations_.empty() && generations_.begin()->second.deadline_us <= now_us) {
-    fail(generations_.begin()->first,
-         Status(Code::kDeadlineExceeded, "the request is not finished after " +
-                                             std::to_string(config_.request_timeout_ms) +
-                                             " ms (route.request_timeout_ms)"));
+    fail_overdue(generations_.begin()->first);
   }
   for (const QueueKey& key : std::vector<QueueKey>(queue_.begin(), queue_.end())) {
     const auto it = parts_.find({epoch_, std::get<2>(key)});
     if (it == parts_.end() || it->second.queued_until_us > now_us) continue;  // failed just above
-    fail(it->second.generation,
-         unavailable(std::string(it->second.refusals > 0 ? "every worker is full"
-                                                         : "no worker for this model is up") +
-                     ", and the request has waited " + std::to_string(config_.queue_wait_ms) +
-                     " ms (route.queue_wait_ms); try again later"));
+    give_up_queued(it->second);
   }
+  move_unanswered();
   place_queued();
+}
+
+void Dispatcher::give_up_queued(const Part& part) {
+  const std::string& kv_compat_id = generations_.at(part.generation).kv_compat_id;
+  const bool full = part.refusals > 0;
+  std::string why = full ? "every worker is full" : "no worker for this model is up";
+  if (!full && !kv_compat_id.empty()) {
+    why = "no worker of kv_compat_id " + kv_compat_id +
+          " is left, and no other can go on with what has been sent";
+  }
+  metrics_.rejected(full ? "workers_full" : "no_worker");
+  fail(part.generation,
+       unavailable(why + "; the request has waited " + std::to_string(config_.queue_wait_ms) +
+                   " ms (route.queue_wait_ms); try again later"));
+}
+
+// A worker that has the request and computes nothing, or whose loop does not even send STATUS any
+// more. One with a long queue that moves is neither.
+bool Dispatcher::is_stuck(const Part& part) const {
+  if (!part.sent) return false;
+  const auto silent = [this](LinkId link) {
+    const Worker* worker = placement_.find(link);
+    return worker != nullptr && worker->silent;
+  };
+  if (part.decode_spoke) return silent(part.decode);
+  const Worker* worker = placement_.find(part.computes);
+  if (worker == nullptr) return false;
+  if (worker->silent || silent(part.decode)) return true;
+  const int64_t moved_us = std::max(part.sent_us, worker->moved_us);
+  return !part.answered && clock_.now_us() - moved_us > config_.placed_wait_ms * 1000;
+}
+
+void Dispatcher::move_unanswered() {
+  const int64_t wait_us = config_.placed_wait_ms * 1000;
+  const int64_t now_us = clock_.now_us();
+  if (now_us < next_answer_check_us_) return;
+  next_answer_check_us_ = now_us + wait_us / 16;
+  placement_.mark_silent(now_us - wait_us);
+  std::vector<RequestId> stuck;
+  for (const auto& [id, part] : parts_) {
+    if (is_stuck(part)) stuck.push_back(id);
+  }
+  for (const RequestId& id : stuck) {
+    const auto it = parts_.find(id);
+    if (it == parts_.end()) continue;  // its generation has failed with another part
+    Part& part = it->second;
+    part.avoid = part.decode_spoke ? part.decode : part.computes;
+    metrics_.unanswered();
+    replay(part, "worker " + placement_.find(part.avoid)->peer.worker_id + " has not moved for " +
+                     std::to_string(config_.placed_wait_ms) + " ms (route.placed_wait_ms)");
+  }
 }
 
 void Dispatcher::handle(LinkId link, const Refused& refused) {
@@ -303,7 +342,7 @@ void Dispatcher::handle(LinkId link, const Refused& refused) {
   }
   set_load(*part, 0, 0, 0);
   ++part->refusals;
-  const int64_t wait_ms = std::clamp<int64_t>(refused.retry_after_ms, 1, kRetryAfterMaxMs);
+  const int64_t wait_ms = std::clamp<int64_t>(refused.retry_after_ms, 1, config_.retry_wait_max_ms);
   enqueue(*part, clock_.now_us() + wait_ms * 1000);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -25,13 +26,25 @@
 
 namespace baton {
 
+// Whether a request is let in; if not, a try `retry_after_s` later will do.
+struct Admission {
+  Status status;
+  int64_t retry_after_s = 0;
+};
+
 class Dispatcher {
  public:
   Dispatcher(const RouteConfig& config, Epoch router_epoch, Outbox& outbox, const Clock& clock,
              Placement& placement, RouterMetrics& metrics);
 
-  // OK, or RESOURCE_EXHAUSTED when so many more would overflow the queue (route.queue_max).
-  Status admit(size_t generations) const;
+  // dispatcher_admission.cc, before anything is done for a request. RESOURCE_EXHAUSTED when so many
+  // more would overflow the queue (route.queue_max).
+  Admission admit(size_t generations) const;
+  // RESOURCE_EXHAUSTED when the first token of this one, which came at `received_us`, is predicted
+  // later than route.ttft_max_ms allows.
+  Admission admit_in_time(const GenerationRequest& request, int64_t received_us) const;
+  // For one that has failed for want of workers: seconds until what waits now is computed.
+  int64_t retry_after_s() const;
   // OK, or INVALID_ARGUMENT when OPEN or PREFILL with all tokens of a choice would be longer than a
   // message may be, which would cost the worker's link.
   static Status sendable(const SamplingSpec& spec, size_t prompt_tokens);
@@ -44,7 +57,7 @@ class Dispatcher {
   void on_link_up(LinkId link, const PeerInfo& peer);
   void on_link_down(LinkId link, const std::string& reason);
   void on_message(LinkId link, const Message& message);
-  // To be called every few milliseconds: deadlines, and retries of what was refused.
+  // To be called every few milliseconds: deadlines, retries of what was refused, silent workers.
   void on_timer();
 
   size_t waiting() const { return waiting_; }  // without a token so far
@@ -68,6 +81,7 @@ class Dispatcher {
     int32_t scored_positions = 0;  // prompt logprobs told to the sink so far
     bool waiting = true;           // no token has come yet
     int64_t submitted_us = 0;
+    int64_t first_token_us = 0;  // when it is predicted; 0: not known
     std::vector<RequestId> parts;
   };
   // One request of the protocol: all choices of a generation, or after a replay of n > 1 one of
@@ -84,6 +98,9 @@ class Dispatcher {
     int64_t retry_at_us = 0;
     // The current attempt:
     bool sent = false;
+    int64_t sent_us = 0;
+    LinkId computes = 0;         // the worker that has the prompt to compute
+    bool answered = false;       // somebody has spoken of it
     LinkId prefill = 0;          // 0: none, or no longer needed
     std::vector<LinkId> opened;  // decode workers that got OPEN and no CLOSE
     LinkId decode = 0;           // the one that has it; 0 before PLACED
@@ -95,9 +112,11 @@ class Dispatcher {
     LinkId prefill_loaded = 0;
     int64_t prefill_load = 0;
     LinkId decode_loaded = 0;
+    LinkId avoid = 0;  // has let it down, for the next attempt
   };
-  using QueueKey =
-      std::tuple<int32_t, GenerationId, uint64_t>;  // priority, age, sequence of the part
+  // When it came, moved by route.priority_wait_ms for each step of priority, so that nobody
+  // starves; age; sequence of the part.
+  using QueueKey = std::tuple<int64_t, GenerationId, uint64_t>;
 
   void handle(LinkId link, const Placed& placed);
   void handle(LinkId link, const Refused& refused);
@@ -122,11 +141,19 @@ class Dispatcher {
   void erase_part(RequestId id);
   void erase_generation(GenerationId id);
   void fail(GenerationId id, const Status& status);
+  void fail_overdue(GenerationId id);
   void set_load(Part& part, LinkId prefill, int64_t prefill_tokens, LinkId decode);
   Part* current(const AttemptId& id);  // null and counted when stale
   size_t accepted_tokens(const Part& part, const Generation& generation) const;
   std::vector<TokenId> tokens_of(const Part& part, const Generation& generation) const;
   QueueKey queue_key(const Part& part) const;
+  int64_t queue_order(int64_t submitted_us, int32_t priority) const;
+  std::optional<TtftForecast> forecast(const GenerationRequest& request) const;
+  double wait_s() const;
+  int64_t unplaced_tokens(int64_t order_max) const;
+  void give_up_queued(const Part& part);
+  void move_unanswered();
+  bool is_stuck(const Part& part) const;
 
   const RouteConfig config_;
   const Epoch epoch_;
@@ -142,6 +169,7 @@ class Dispatcher {
   std::unordered_map<RequestId, Part> parts_;
   std::set<QueueKey> queue_;  // parts that are to be placed, first served first
   size_t waiting_ = 0;
+  int64_t next_answer_check_us_ = 0;
 };
 
 }  // namespace baton

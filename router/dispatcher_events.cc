@@ -5,6 +5,11 @@
 #include "router/dispatcher.h"
 
 namespace baton {
+namespace {
+
+constexpr int64_t kDeadlineSlackUs = 50'000;
+
+}  // namespace
 
 void Dispatcher::on_link_up(LinkId link, const PeerInfo& peer) {
   placement_.add(link, peer);
@@ -50,7 +55,7 @@ void Dispatcher::on_message(LinkId link, const Message& message) {
   } else if (const auto* usage = std::get_if<Usage>(&message)) {
     handle(link, *usage);
   } else if (const auto* status = std::get_if<WorkerStatus>(&message)) {
-    placement_.update(link, *status);
+    placement_.update(link, *status, clock_.now_us());
   } else if (std::holds_alternative<Draining>(message)) {
     placement_.set_draining(link);
   }
@@ -68,6 +73,7 @@ Dispatcher::Part* Dispatcher::current(const AttemptId& id) {
 void Dispatcher::handle(LinkId link, const Placed& placed) {
   Part* part = current(placed.id);
   if (part == nullptr) return;
+  part->answered = true;
   LinkId decode = link;
   if (!placed.decode_worker.empty()) {
     decode = 0;
@@ -91,6 +97,8 @@ void Dispatcher::handle(LinkId link, const Failed& failed) {
   const std::string reason = "worker " + worker->peer.worker_id + ": " + failed.message;
   if (failed.retryable) {
     replay(*part, reason);
+  } else if (clock_.now_us() + kDeadlineSlackUs >= generations_.at(part->generation).deadline_us) {
+    fail_overdue(part->generation);  // the worker's clock was a little faster than ours
   } else {
     // Refused from the start: the request itself is what no worker can do.
     const bool started = !generations_.at(part->generation).waiting;
@@ -115,11 +123,13 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
   }
   if (std::find(part->opened.begin(), part->opened.end(), link) != part->opened.end()) {
     settle_on(*part, link);  // a token of D may overtake the PLACED of P
+    if (!part->decode_spoke) placement_.remember(part->chain, link);  // its pages are there now
     part->decode_spoke = true;
   } else if (link != part->prefill) {
     metrics_.stale_message();
     return;
   }
+  part->answered = true;
   Generation& generation = generations_.at(part->generation);
   Choice& choice = generation.choices[static_cast<size_t>(event.choice)];
   if (choice.finished) return;
@@ -147,6 +157,10 @@ bool Dispatcher::release(Part& part, Generation& generation, const TokenEvent& e
     generation.kv_compat_id = part.kv_compat_id;
     generation.waiting = false;
     --waiting_;
+    if (generation.first_token_us != 0) {
+      metrics_.predicted_ttft(static_cast<double>(clock_.now_us() - generation.first_token_us) *
+                              1e-6);
+    }
   }
   if (part.prefill_loaded != 0) set_load(part, 0, 0, part.decode_loaded);
   const bool wanted = generation.sink->on_token(generation.request.prompt_index, event);
@@ -210,6 +224,7 @@ void Dispatcher::handle(LinkId, const PromptLogprobs& logprobs) {
 void Dispatcher::handle(LinkId, const Usage& usage) {
   Part* part = current(usage.id);
   if (part == nullptr) return;
+  part->answered = true;
   Generation& generation = generations_.at(part->generation);
   if (generation.cached_tokens >= 0) return;  // of the first attempt: a replay finds its own prefix
   generation.cached_tokens = usage.cached_tokens;

@@ -1,5 +1,6 @@
 #include "router/http_server.h"
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <string>
@@ -47,7 +48,6 @@ class HttpServer::Impl {
 
   void accept() {
     acceptor_.async_accept([this](boost::system::error_code error, tcp::socket socket) {
-      if (!acceptor_.is_open()) return;
       if (error) return accept_later();
       if (sessions_.size() >= static_cast<size_t>(config_.connections_max)) {
         turn_away(std::move(socket));
@@ -61,11 +61,12 @@ class HttpServer::Impl {
   void accept_later() {
     retry_.expires_after(std::chrono::milliseconds(kAcceptRetryMs));
     retry_.async_wait([this](boost::system::error_code error) {
-      if (!error && acceptor_.is_open()) accept();
+      if (!error) accept();
     });
   }
 
   void turn_away(tcp::socket socket) {
+    handler_.refused(503);
     const HttpResponse response = error_response(
         unavailable("too many connections, want at most " +
                     std::to_string(config_.connections_max) + " (http.connections_max)"));
@@ -80,7 +81,11 @@ class HttpServer::Impl {
         std::make_shared<HttpSession>(std::move(socket), config_, handler_,
                                       [this](HttpSession* closed) { sessions_.erase(closed); });
     sessions_.emplace(session.get(), session);
-    session->start();
+    if (draining_) {
+      session->start_last();
+    } else {
+      session->start();
+    }
   }
 
   void every(int64_t period_ms, std::function<void()> tick) {
@@ -101,9 +106,13 @@ class HttpServer::Impl {
         });
   }
 
+  size_t busy() const {
+    return static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(),
+                                             [](const auto& s) { return !s.second->idle(); }));
+  }
+
   void drain() {
-    acceptor_.close();
-    retry_.cancel();
+    draining_ = true;
     const auto sessions = sessions_;  // a session that closes leaves the map
     for (const auto& [key, session] : sessions) session->drain();
   }
@@ -115,6 +124,7 @@ class HttpServer::Impl {
   asio::steady_timer retry_{loop_};
   std::vector<std::unique_ptr<asio::steady_timer>> timers_;
   std::unordered_map<HttpSession*, std::shared_ptr<HttpSession>> sessions_;
+  bool draining_ = false;
 };
 
 HttpServer::HttpServer(const HttpConfig& config, HttpHandler& handler)
@@ -138,6 +148,9 @@ void HttpServer::stop() {
 }
 size_t HttpServer::connections() const {
   return impl_->sessions_.size();
+}
+size_t HttpServer::busy() const {
+  return impl_->busy();
 }
 int32_t HttpServer::port() const {
   return impl_->acceptor_.local_endpoint().port();

@@ -25,11 +25,13 @@ class HttpServer {
   // Loop thread, or before run(): `tick` is called every `period_ms` from now on.
   void every(int64_t period_ms, std::function<void()> tick);
 
-  // Loop thread. Accepts no more connections, and closes idle ones; answers under way go on.
+  // Loop thread. Closes idle connections; answers under way go on. New connections get one answer
+  // each, so that probes and late clients hear that this process is leaving.
   void drain();
   // Loop thread. Ends run(); what is open is cut.
   void stop();
   size_t connections() const;  // loop thread
+  size_t busy() const;         // those with a request or an answer under way; loop thread
   int32_t port() const;
 
  private:

@@ -67,11 +67,19 @@ HttpSession::HttpSession(Socket socket, const HttpConfig& config, HttpHandler& h
   socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
 }
 
+bool HttpSession::idle() const {
+  return (state_ == State::kReading && input_.size() == 0 && !parser_->got_some()) ||
+         (state_ == State::kFlushing && output_.empty() && writing_.empty());
+}
+
 void HttpSession::drain() {
   draining_ = true;
-  const bool idle = (state_ == State::kReading && input_.size() == 0 && !parser_->got_some()) ||
-                    (state_ == State::kFlushing && output_.empty() && writing_.empty());
-  if (idle) close();
+  if (idle()) close();
+}
+
+void HttpSession::start_last() {
+  draining_ = true;
+  read_head();
 }
 
 void HttpSession::close() {
@@ -177,6 +185,7 @@ void HttpSession::on_read_error(ErrorCode error) {
 }
 
 void HttpSession::refuse(int status, const std::string& message) {
+  handler_.refused(status);
   refuse(error_response(status, message));
 }
 

@@ -26,6 +26,8 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
   HttpSession(Socket socket, const HttpConfig& config, HttpHandler& handler, OnClose on_close);
 
   void start() { read_head(); }
+  void start_last();  // for one request; while the process drains
+  bool idle() const;  // neither a request nor an answer is under way
   // Closes after the answer under way, at once if there is none.
   void drain();
   void close();

@@ -152,10 +152,19 @@ TEST_CASE("draining finishes what runs and refuses what is new") {
   Cluster cluster(2000);
   TestClient idle = cluster.client(), busy = cluster.client();
   CHECK(idle.get("/health").status == 200);
-  busy.send_post("/v1/completions", R"({"prompt":"abcdef","max_tokens":40,"stream":true})");
+  busy.send_post("/v1/completions", R"({"prompt":"abcdef","max_tokens":200,"stream":true})");
   busy.receive_until("data: ");
   cluster.router->drain();
   CHECK(idle.closed_by_server());
+  // Who comes now is told so, and is not left with a refused connection.
+  CHECK(cluster.client().get("/readyz").status == 503);
+  CHECK(cluster.client().get("/livez").status == 200);
+  TestClient late = cluster.client();
+  const TestResponse refused = late.post("/v1/completions", R"({"prompt":"abcdef"})");
+  CHECK(refused.status == 503);
+  CHECK(refused.headers.contains("retry-after"));
+  CHECK(late.closed_by_server());
+  const TestClient silent = cluster.client();  // holds nobody up
   CHECK(events_of(busy.receive().body).back() == "[DONE]");
   cluster.loop.join();
   cluster.loop = std::jthread([] {});

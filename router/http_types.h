@@ -55,6 +55,8 @@ class HttpHandler {
   // a key. `head` has no body. The connection is closed after such an answer.
   virtual std::optional<HttpResponse> refuse_head(const HttpRequest& head) = 0;
   virtual void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+  // The server has answered this status by itself: not HTTP, too large, too many connections.
+  virtual void refused(int status) = 0;
 };
 
 }  // namespace baton

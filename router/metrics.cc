@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/link_metrics.h"
 #include "base/metrics.h"
 
 namespace baton {
@@ -10,6 +11,8 @@ namespace {
 constexpr int64_t kTokensMax = 131072;
 const std::vector<double> kQueueSecondsEdges = {.001, .005, .01, .05, .1, .3, .5, .8, 1,
                                                 1.5,  2,    2.5, 5,   10, 20, 40, 60, 120};
+const std::vector<double> kTtftErrorSecondsEdges = {-10, -5,  -2, -1, -.5, -.2, -.1, -.05, -.02, 0,
+                                                    .02, .05, .1, .2, .5,  1,   2,   5,    10};
 const std::vector<double> kChoicesEdges = {1, 2, 5, 10, 20};
 constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
 
@@ -32,9 +35,15 @@ struct RouterMetrics::Series {
       success.emplace(reason, registry.counter("vllm:request_success_total", "Ended requests.",
                                                {{"finished_reason", reason}}));
     }
+    for (const char* reason : kRejectReasons) {
+      rejected.emplace(reason, registry.counter("baton_requests_rejected_total",
+                                                "Requests answered 429 or 503 before a token.",
+                                                {{"reason", reason}}));
+    }
   }
 
   MetricRegistry registry;
+  LinkMetrics links{registry};
 
   Histogram ttft =
       registry.histogram("vllm:time_to_first_token_seconds",
@@ -77,6 +86,13 @@ struct RouterMetrics::Series {
                                           "Requests taken by workers.", {{"prefill", "local"}});
   Counter refused =
       registry.counter("baton_requests_refused_total", "Attempts that found all candidates full.");
+  std::map<std::string, Counter> rejected;  // by reason
+  Histogram ttft_error = registry.histogram(
+      "baton_ttft_prediction_error_seconds",
+      "How much later than predicted at its placing a first token came.", kTtftErrorSecondsEdges);
+  Counter unanswered =
+      registry.counter("baton_requests_unanswered_total",
+                       "Attempts taken from a worker that did not move (route.placed_wait_ms).");
   Counter replayed = registry.counter("baton_requests_replayed_total",
                                       "Attempts repeated after the loss of a worker.");
   Counter stale =
@@ -146,6 +162,15 @@ void RouterMetrics::placed(double queue_s, bool local) {
 void RouterMetrics::refused() {
   series_->refused.add();
 }
+void RouterMetrics::rejected(const std::string& reason) {
+  series_->rejected.at(reason).add();
+}
+void RouterMetrics::predicted_ttft(double error_s) {
+  series_->ttft_error.observe(error_s);
+}
+void RouterMetrics::unanswered() {
+  series_->unanswered.add();
+}
 void RouterMetrics::replayed() {
   series_->replayed.add();
 }
@@ -160,6 +185,10 @@ void RouterMetrics::set_load(size_t active, size_t waiting, size_t connections) 
   series_->running.set(static_cast<double>(active - waiting));
   series_->waiting.set(static_cast<double>(waiting));
   series_->connections.set(static_cast<double>(connections));
+}
+
+void RouterMetrics::set_links(const LinkStats& stats) {
+  series_->links.update(stats);
 }
 
 void RouterMetrics::set_workers(const std::map<LinkId, Worker>& workers) {

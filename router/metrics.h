@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/link_stats.h"
 #include "base/messages.h"
 #include "router/placement.h"
 
@@ -23,6 +24,9 @@ struct RequestStats {
   double e2e_s = 0;
 };
 
+inline constexpr const char* kRejectReasons[] = {"queue_full", "text_queue_full", "ttft",
+                                                 "no_worker",  "workers_full",    "shutting_down"};
+
 class RouterMetrics {
  public:
   explicit RouterMetrics(const std::string& model_name);
@@ -34,11 +38,16 @@ class RouterMetrics {
   void http_answer(const std::string& route, int status);
   void placed(double queue_s, bool local);
   void refused();
+  // Answered 429 or 503 before its first token; `reason` is one of kRejectReasons.
+  void rejected(const std::string& reason);
+  void predicted_ttft(double error_s);  // how much later than predicted the first token came
+  void unanswered();                    // tried elsewhere after route.placed_wait_ms
   void replayed();
   void stale_message();
   void repeated_token();
 
   void set_load(size_t active, size_t waiting, size_t connections);
+  void set_links(const LinkStats& stats);
   void set_workers(const std::map<LinkId, Worker>& workers);
 
   std::string text() const;  // Prometheus text format 0.0.4

@@ -74,10 +74,10 @@ std::string error_json(const Status& status) {
                     code_of(status));
 }
 
-HttpResponse error_response(const Status& status) {
+HttpResponse error_response(const Status& status, int64_t retry_after_s) {
   HttpResponse response{.status = http_status(status.code()), .body = error_json(status)};
   if (response.status == 429 || response.status == 503) {
-    response.headers.emplace_back("Retry-After", "1");
+    response.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   }
   if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;

@@ -14,7 +14,7 @@ int http_status(Code code);
 // ("max_tokens: got ...").
 std::string error_json(const Status& status);
 // With Retry-After where a later try may succeed, WWW-Authenticate where a key is missing.
-HttpResponse error_response(const Status& status);
+HttpResponse error_response(const Status& status, int64_t retry_after_s = 1);
 // For routes and methods that do not exist.
 HttpResponse error_response(int http_status, const std::string& message);
 

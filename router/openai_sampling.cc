@@ -15,6 +15,7 @@ constexpr size_t kLogitBiasesMax = 1024;
 constexpr size_t kCacheSaltBytesMax = 256;
 // Beyond these a float logit may become infinite.
 constexpr double kRepetitionPenaltyMin = 0.01, kRepetitionPenaltyMax = 100;
+constexpr int64_t kPriorityMax = 1000;  // so that the lowest one, too, comes to its turn
 constexpr int64_t kInt32Max = INT32_MAX;
 
 // Fields with a meaning that a client relies on: taking them silently would give wrong answers.
@@ -175,7 +176,7 @@ void read_shared_fields(FieldReader& fields, const TextModel& model, const Model
   fields.token_ids("stop_token_ids", spec.stop_ids, facts.vocab_size, kStopIdsMax);
   fields.token_ids("allowed_token_ids", spec.allowed_token_ids, facts.vocab_size,
                    static_cast<size_t>(facts.vocab_size));
-  fields.integer("priority", spec.priority, INT32_MIN, kInt32Max);
+  fields.integer("priority", spec.priority, -kPriorityMax, kPriorityMax);
   fields.text("cache_salt", spec.cache_salt, kCacheSaltBytesMax);
   fields.integer("prompt_logprobs", spec.prompt_logprobs, 0, kLogprobsMax);
   request.prompt_logprobs_asked = spec.prompt_logprobs >= 0;

@@ -5,7 +5,6 @@
 namespace baton {
 namespace {
 
-constexpr size_t kHistoryBlocksMax = 1 << 18;  // 4 Mi tokens of prefixes, some 25 MB
 // Costs are in prompt tokens. One more running choice slows all others of a step about as much as
 // so many prompt tokens.
 constexpr double kTokensPerChoice = 32.0;
@@ -26,10 +25,22 @@ int32_t uncached(const PlacementQuery& query, int32_t seen_tokens) {
   return static_cast<int32_t>(query.tokens.size()) - seen_tokens;
 }
 
+// Cheapest first; the one to be avoided last.
+std::vector<const Worker*> sorted(std::vector<std::pair<double, const Worker*>> costs,
+                                  LinkId avoid) {
+  std::stable_sort(costs.begin(), costs.end(), [&](const auto& a, const auto& b) {
+    const bool avoid_a = a.second->link == avoid, avoid_b = b.second->link == avoid;
+    return avoid_a != avoid_b ? avoid_b : a.first < b.first;
+  });
+  std::vector<const Worker*> workers;
+  for (const auto& [cost, worker] : costs) workers.push_back(worker);
+  return workers;
+}
+
 }  // namespace
 
 Placement::Placement(const RouteConfig& config, uint64_t hash_key)
-    : config_(config), history_(hash_key, kHistoryBlocksMax) {}
+    : config_(config), history_(hash_key, static_cast<size_t>(config.history_blocks_max)) {}
 
 void Placement::add(LinkId link, const PeerInfo& peer) {
   Worker& worker = workers_[link];
@@ -49,11 +60,22 @@ void Placement::remove(LinkId link) {
   workers_.erase(link);
 }
 
-void Placement::update(LinkId link, const WorkerStatus& status) {
+void Placement::update(LinkId link, const WorkerStatus& status, int64_t now_us) {
   const auto it = workers_.find(link);
   if (it == workers_.end()) return;
-  it->second.status = status;
-  it->second.draining = status.draining;
+  Worker& worker = it->second;
+  if (status.waiting > 0 && status.steps_done != worker.status.steps_done) worker.moved_us = now_us;
+  worker.status = status;
+  worker.draining = status.draining;
+  worker.silent = false;
+  worker.placed_tokens = 0;
+  worker.heard_us = now_us;
+}
+
+void Placement::mark_silent(int64_t heard_before_us) {
+  for (auto& [link, worker] : workers_) {
+    worker.silent = worker.heard_us != 0 && worker.heard_us < heard_before_us;
+  }
 }
 
 void Placement::set_draining(LinkId link) {
@@ -61,11 +83,17 @@ void Placement::set_draining(LinkId link) {
   if (it != workers_.end()) it->second.draining = true;
 }
 
-void Placement::add_load(LinkId link, int64_t prefill_tokens, int32_t choices) {
+void Placement::add_load(LinkId link, int64_t prefill_tokens, int32_t choices, int32_t priority) {
   const auto it = workers_.find(link);
   if (it == workers_.end()) return;
-  it->second.prefill_tokens += prefill_tokens;
-  it->second.choices += choices;
+  Worker& worker = it->second;
+  worker.choices += choices;
+  if (prefill_tokens == 0) return;
+  worker.prefill_tokens += prefill_tokens;
+  worker.placed_tokens += std::max<int64_t>(prefill_tokens, 0);
+  int64_t& same = worker.prompts[priority];
+  same += prefill_tokens;
+  if (same == 0) worker.prompts.erase(priority);
 }
 
 void Placement::remember(const std::vector<uint64_t>& chain, LinkId link) {
@@ -80,7 +108,7 @@ const Worker* Placement::find(LinkId link) const {
 
 bool Placement::ready() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
-    return entry.second.decodes() && !entry.second.draining;
+    return entry.second.decodes() && usable(entry.second, "");
   });
 }
 
@@ -106,7 +134,8 @@ Status Placement::fits(int64_t prompt_tokens, int64_t total_tokens) const {
 }
 
 bool Placement::usable(const Worker& worker, std::string_view kv_compat_id) {
-  return !worker.draining && (kv_compat_id.empty() || worker.peer.kv_compat_id == kv_compat_id);
+  return !worker.draining && !worker.silent &&
+         (kv_compat_id.empty() || worker.peer.kv_compat_id == kv_compat_id);
 }
 
 bool Placement::any_usable(std::string_view kv_compat_id, bool prefill_only) const {
@@ -120,10 +149,9 @@ bool Placement::any_usable(std::string_view kv_compat_id, bool prefill_only) con
 double Placement::prefill_cost(const Worker& worker, const PlacementQuery& query) const {
   const double rate = worker.status.prefill_tokens_per_s > 0 ? worker.status.prefill_tokens_per_s
                                                              : kAssumedPrefillRate;
-  const int64_t queued = std::max(worker.status.queued_tokens, worker.prefill_tokens);
   const double decodes = kTokensPerChoice * std::max(worker.status.running, worker.choices);
   const int32_t own = uncached(query, history_.seen_tokens(query.chain, worker.number));
-  return (static_cast<double>(queued) + own + decodes) / rate;
+  return (static_cast<double>(worker.queued_tokens()) + own + decodes) / rate;
 }
 
 double Placement::decode_cost(const Worker& worker, const PlacementQuery& query) const {
@@ -132,22 +160,14 @@ double Placement::decode_cost(const Worker& worker, const PlacementQuery& query)
          kTokensPerChoice * choices + kFullPoolTokens * used_share(worker.status);
 }
 
-const Worker* Placement::best_prefill(const PlacementQuery& query) const {
-  const Worker* best = nullptr;
-  double best_cost = 0;
-  bool dedicated = false;
+std::vector<const Worker*> Placement::prefill_by_cost(const PlacementQuery& query) const {
+  std::vector<std::pair<double, const Worker*>> costs;
   for (const auto& [link, worker] : workers_) {
-    if (!worker.prefills() || !usable(worker, query.kv_compat_id)) continue;
-    dedicated = dedicated || worker.peer.role == Role::kPrefill;
-    const double cost = prefill_cost(worker, query);
-    if (best == nullptr || cost < best_cost) {
-      best = &worker;
-      best_cost = cost;
+    if (worker.prefills() && usable(worker, query.kv_compat_id)) {
+      costs.emplace_back(prefill_cost(worker, query), &worker);
     }
   }
-  // Where every worker does both, moving pages between them gains nothing: each prefills what it
-  // decodes.
-  return dedicated || query.prefill_only ? best : nullptr;
+  return sorted(std::move(costs), query.avoid);
 }
 
 std::vector<const Worker*> Placement::decode_by_cost(const PlacementQuery& query) const {
@@ -157,40 +177,52 @@ std::vector<const Worker*> Placement::decode_by_cost(const PlacementQuery& query
       costs.emplace_back(decode_cost(worker, query), &worker);
     }
   }
-  std::stable_sort(costs.begin(), costs.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<const Worker*> sorted;
-  for (const auto& [cost, worker] : costs) sorted.push_back(worker);
-  return sorted;
+  return sorted(std::move(costs), query.avoid);
+}
+
+bool Placement::has_dedicated_prefill(std::string_view kv_compat_id) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    return entry.second.peer.role == Role::kPrefill && usable(entry.second, kv_compat_id);
+  });
+}
+
+// The cheapest prefill worker that has mates: pages fit only a pool of the same layout. Nothing
+// where the prompt is better computed by the first decode worker itself.
+std::optional<Plan> Placement::remote_plan(const PlacementQuery& query,
+                                           const std::vector<const Worker*>& decode) const {
+  for (const Worker* prefill : prefill_by_cost(query)) {
+    const std::string& kv_compat_id = prefill->peer.kv_compat_id;
+    if (prefill == decode.front() || prefill->link == query.avoid) return std::nullopt;
+    // Where every worker does both, moving pages between them gains nothing: each prefills what it
+    // decodes.
+    if (!has_dedicated_prefill(kv_compat_id)) continue;
+    Plan plan{.prefill = prefill->link, .kv_compat_id = kv_compat_id};
+    for (const Worker* worker : decode) {
+      if (plan.decode.size() == static_cast<size_t>(config_.candidates)) break;
+      const bool mate = worker->peer.kv_compat_id == kv_compat_id && worker != prefill;
+      if (mate) plan.decode.push_back(worker->link);
+    }
+    if (!plan.decode.empty()) return plan;
+  }
+  return std::nullopt;
 }
 
 std::optional<Plan> Placement::choose(const PlacementQuery& query) const {
-  const std::vector<const Worker*> decode = decode_by_cost(query);
-  const Worker* prefill = best_prefill(query);
-  if (query.prefill_only && prefill != nullptr) {
-    return Plan{.prefill = prefill->link, .kv_compat_id = prefill->peer.kv_compat_id};
-  }
-  if (decode.empty()) return std::nullopt;
-
-  const Worker& first = *decode.front();
-  const int32_t uncached_tokens = uncached(query, history_.seen_tokens(query.chain, first.number));
-  Plan plan;
-  if (prefill != nullptr && prefill != &first && uncached_tokens > config_.local_prompt_tokens) {
-    // Pages fit only a pool of the same layout, so the prefill worker's mates are the candidates.
-    for (const Worker* worker : decode) {
-      if (plan.decode.size() == static_cast<size_t>(config_.candidates)) break;
-      const bool mate = worker->peer.kv_compat_id == prefill->peer.kv_compat_id;
-      if (mate && worker != prefill) plan.decode.push_back(worker->link);
+  if (query.prefill_only) {
+    const std::vector<const Worker*> prefill = prefill_by_cost(query);
+    if (!prefill.empty()) {
+      return Plan{.prefill = prefill.front()->link,
+                  .kv_compat_id = prefill.front()->peer.kv_compat_id};
     }
   }
-  if (!plan.decode.empty()) {
-    plan.prefill = prefill->link;
-    plan.kv_compat_id = prefill->peer.kv_compat_id;
-  } else {
-    plan.decode.push_back(first.link);
-    plan.kv_compat_id = first.peer.kv_compat_id;
+  const std::vector<const Worker*> decode = decode_by_cost(query);
+  if (decode.empty()) return std::nullopt;
+  const Worker& first = *decode.front();
+  if (uncached(query, history_.seen_tokens(query.chain, first.number)) >
+      config_.local_prompt_tokens) {
+    if (std::optional<Plan> plan = remote_plan(query, decode)) return plan;
   }
-  return plan;
+  return Plan{.decode = {first.link}, .kv_compat_id = first.peer.kv_compat_id};
 }
 
 }  // namespace baton

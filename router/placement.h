@@ -3,6 +3,7 @@
 // only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,11 +25,20 @@ struct Worker {
   WorkerStatus status;
   WorkerNumber number = 0;  // of this process: changes with its epoch
   bool draining = false;
-  int64_t prefill_tokens = 0;  // that we have sent it and that are not computed yet
-  int32_t choices = 0;         // of ours that decode there or are about to
+  bool silent = false;                 // has sent no STATUS for long: its loop does not turn
+  std::map<int32_t, int64_t> prompts;  // tokens of ours not computed yet, by priority
+  int64_t prefill_tokens = 0;          // their sum
+  int64_t placed_tokens = 0;           // sent since its last STATUS, which knows of all before
+  int32_t choices = 0;                 // of ours that decode there or are about to
+  int64_t heard_us = 0;                // last STATUS; 0: none so far
+  int64_t moved_us = 0;                // last STATUS that showed work done while more waited
 
   bool prefills() const { return peer.role == Role::kPrefill || peer.role == Role::kBoth; }
   bool decodes() const { return peer.role == Role::kDecode || peer.role == Role::kBoth; }
+  // Prompt tokens of all routers that it has not computed.
+  int64_t queued_tokens() const {
+    return status.queued_tokens + std::min(placed_tokens, prefill_tokens);
+  }
 };
 
 struct PlacementQuery {
@@ -36,12 +46,24 @@ struct PlacementQuery {
   const std::vector<uint64_t>& chain;  // PrefixHistory::chain of them
   std::string_view kv_compat_id;       // only workers of this model build; empty = any
   bool prefill_only = false;           // ends with P's first token: no decode worker is needed
+  int32_t priority = 0;
+  LinkId avoid = 0;  // has let this request down: only if there is nobody else
 };
 
 struct Plan {
   std::optional<LinkId> prefill;  // none: the decode worker computes the prompt itself
   std::vector<LinkId> decode;     // candidates, best first; empty: prefill only
   std::string kv_compat_id;       // of all of them
+
+  LinkId computes() const { return prefill ? *prefill : decode.front(); }  // the prompt
+};
+
+// When the first token would come, from now. P sends it itself, so the handoff is no part of it.
+struct TtftForecast {
+  double wait_s = 0;  // for what is queued before it
+  double own_s = 0;   // the step under way and its own uncached tokens
+
+  double total_s() const { return wait_s + own_s; }
 };
 
 class Placement {
@@ -50,8 +72,11 @@ class Placement {
 
   void add(LinkId link, const PeerInfo& peer);
   void remove(LinkId link);
-  void update(LinkId link, const WorkerStatus& status);
+  void update(LinkId link, const WorkerStatus& status, int64_t now_us);
   void set_draining(LinkId link);
+  // Workers whose last STATUS is older get no requests until the next one. Those that have sent
+  // none are new.
+  void mark_silent(int64_t heard_before_us);
 
   // Whether choose() would find a plan for such a query, whatever its tokens are.
   bool any_usable(std::string_view kv_compat_id, bool prefill_only) const;
@@ -59,7 +84,15 @@ class Placement {
   std::optional<Plan> choose(const PlacementQuery& query) const;
   // What a request adds to a worker, or with negative numbers takes off it again. Unknown links are
   // ignored: they are gone.
-  void add_load(LinkId link, int64_t prefill_tokens, int32_t choices);
+  void add_load(LinkId link, int64_t prefill_tokens, int32_t choices, int32_t priority = 0);
+
+  // placement_forecast.cc: for a plan of choose(). Covers the requests of all routers, as far as
+  // workers have told. Nothing while the worker's rates are not known.
+  std::optional<TtftForecast> forecast(const Plan& plan, const PlacementQuery& query) const;
+  // Until all that is queued now is computed, at the worker that is done first; likewise.
+  std::optional<double> queue_wait_s() const;
+  // How long `tokens` that no worker has yet take all of them together; likewise.
+  std::optional<double> fleet_time_s(int64_t tokens) const;
 
   std::vector<uint64_t> chain(const std::vector<TokenId>& tokens,
                               std::string_view cache_salt) const {
@@ -78,7 +111,11 @@ class Placement {
   int64_t largest_total() const;
 
  private:
-  const Worker* best_prefill(const PlacementQuery& query) const;
+  std::vector<const Worker*> prefill_by_cost(const PlacementQuery& query) const;
+  std::optional<Plan> remote_plan(const PlacementQuery& query,
+                                  const std::vector<const Worker*>& decode) const;
+  // Of any kv_compat_id, if that is empty.
+  bool has_dedicated_prefill(std::string_view kv_compat_id) const;
   std::vector<const Worker*> decode_by_cost(const PlacementQuery& query) const;
   double prefill_cost(const Worker& worker, const PlacementQuery& query) const;
   double decode_cost(const Worker& worker, const PlacementQuery& query) const;

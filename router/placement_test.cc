@@ -129,7 +129,7 @@ TEST_CASE("a request larger than any decode worker is refused, once all have tol
   Fleet fleet;
   fleet.add(1, Role::kDecode);
   CHECK(fleet.placement.fits(10, 1 << 20).ok());
-  fleet.placement.update(1, {.largest_prompt = 500});
+  fleet.placement.update(1, {.largest_prompt = 500}, 1);
   CHECK(fleet.placement.fits(400, 500).ok());
   CHECK(fleet.placement.fits(400, 501).code() == Code::kInvalidArgument);
 }

@@ -34,11 +34,11 @@ ClientRequest::ClientRequest(const RequestContext& context, ApiRequest api, Requ
 }
 
 void ClientRequest::start() {
-  const Status status = submit_all();
-  if (!status.ok()) {
+  const Admission admission = submit_all();
+  if (!admission.status.ok()) {
     done_ = true;
     report("error");
-    reply_->send(error_response(status));
+    reply_->send(error_response(admission.status, admission.retry_after_s));
     return;
   }
   reply_->on_gone([weak = weak_from_this()] {
@@ -49,25 +49,34 @@ void ClientRequest::start() {
   });
 }
 
-Status ClientRequest::submit_all() {
-  const Status room = context_.dispatcher.admit(api_.prompts.size());
-  if (!room.ok()) return room;
+Admission ClientRequest::submit_all() {
+  const Admission room = context_.dispatcher.admit(api_.prompts.size());
+  if (!room.status.ok()) return room;
+  std::vector<GenerationRequest> requests;
   for (size_t i = 0; i < api_.prompts.size(); ++i) {
-    const int64_t prompt_tokens = std::ssize(api_.prompts[i]);
+    const GenerationRequest& request = requests.emplace_back(generation_request(i));
+    const int64_t prompt_tokens = std::ssize(request.prompt);
     const Status fits =
-        context_.placement.fits(prompt_tokens, prompt_tokens + spec_of(i).max_tokens);
-    if (!fits.ok()) return fits;
-    const Status sendable = Dispatcher::sendable(spec_of(i), static_cast<size_t>(prompt_tokens));
-    if (!sendable.ok()) return sendable;
+        context_.placement.fits(prompt_tokens, prompt_tokens + request.spec.max_tokens);
+    if (!fits.ok()) return {fits};
+    const Status sendable = Dispatcher::sendable(request.spec, request.prompt.size());
+    if (!sendable.ok()) return {sendable};
   }
-  for (size_t i = 0; i < api_.prompts.size(); ++i) {
-    generations_.push_back(context_.dispatcher.submit({.spec = spec_of(i),
-                                                       .prompt = api_.prompts[i],
-                                                       .prompt_index = static_cast<int32_t>(i),
-                                                       .prompt_only = api_.no_output},
-                                                      shared_from_this()));
+  // The answer's first token is the first prompt's.
+  const Admission in_time =
+      context_.dispatcher.admit_in_time(requests.front(), origin_.received_us);
+  if (!in_time.status.ok()) return in_time;
+  for (GenerationRequest& request : requests) {
+    generations_.push_back(context_.dispatcher.submit(std::move(request), shared_from_this()));
   }
   return {};
+}
+
+GenerationRequest ClientRequest::generation_request(size_t prompt_index) const {
+  return {.spec = spec_of(prompt_index),
+          .prompt = api_.prompts[prompt_index],
+          .prompt_index = static_cast<int32_t>(prompt_index),
+          .prompt_only = api_.no_output};
 }
 
 SamplingSpec ClientRequest::spec_of(size_t prompt_index) const {
@@ -212,7 +221,7 @@ void ClientRequest::on_failed(int32_t, const Status& status) {
   cancel_all();
   report("error");
   if (!streaming_) {
-    reply_->send(error_response(status));
+    reply_->send(error_response(status, context_.dispatcher.retry_after_s()));
     return;
   }
   reply_->write("data: " + error_json(status) + "\n\n");

@@ -66,7 +66,8 @@ class ClientRequest final : public GenerationSink,
     std::vector<std::vector<TokenLogprob>> top;
   };
 
-  Status submit_all();
+  Admission submit_all();
+  GenerationRequest generation_request(size_t prompt_index) const;
   SamplingSpec spec_of(size_t prompt_index) const;
   void measure(Choice& choice);
   void stream(int32_t index, Choice& choice);

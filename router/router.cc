@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <random>
-#include <sstream>
 
 #include "base/log.h"
 #include "base/secret_file.h"
@@ -13,10 +12,6 @@
 
 namespace baton {
 namespace {
-
-constexpr size_t kTextQueueMax = 4096;
-constexpr int64_t kTickMs = 10;  // deadlines and retries are checked so often
-constexpr int64_t kDrainCheckMs = 20;
 
 uint64_t random_number() {
   std::random_device device;
@@ -77,7 +72,7 @@ Router::Router(const RouterConfig& config, TextModel model)
       model_(std::move(model)),
       metrics_(default_model_name(config)),
       placement_(config.route, random_number()),
-      text_workers_(config.text_threads, kTextQueueMax) {
+      text_workers_(config.text_threads, static_cast<size_t>(config.text_queue_max)) {
   const PeerInfo self{.worker_id = "router", .epoch = random_number(), .role = Role::kRouter};
   links_ = std::make_unique<Links>(config.link, self, "", clock_, [this](LinkEvent event) {
     server_->post([this, event = std::move(event)]() mutable { on_link_event(std::move(event)); });
@@ -89,22 +84,26 @@ Router::Router(const RouterConfig& config, TextModel model)
                [this](std::function<void()> job) { server_->post(std::move(job)); }},
       config.http, default_model_name(config), read_api_keys(config.http.api_keys_file));
   server_ = std::make_unique<HttpServer>(config.http, *api_);
+  worker_list_ = std::make_unique<WorkerList>(
+      config, WorkerList::Links{
+                  [this](const std::string& address) { links_->connect(address); },
+                  [this](const std::string& address) { links_->release(address); },
+              });
 }
 
 Router::~Router() {
+  worker_list_.reset();  // its thread speaks to links_
   // Both may still post to the loop.
   text_workers_.stop();
   links_.reset();
 }
 
 void Router::run() {
-  std::istringstream workers(config_.workers);
-  for (std::string address; std::getline(workers, address, ',');) {
-    if (!address.empty()) links_->connect(address);
-  }
-  server_->every(kTickMs, [this] {
+  worker_list_->start();
+  server_->every(config_.loop_tick_ms, [this] {
     dispatcher_->on_timer();
     api_->set_connections(server_->connections());
+    metrics_.set_links(links_->stats());
   });
   log_info("router_ready", {{"port", port()}, {"workers", config_.workers}});
   server_->run();
@@ -116,8 +115,8 @@ void Router::drain() {
     api_->drain();
     server_->drain();
     const int64_t deadline_us = clock_.now_us() + config_.drain_timeout_ms * 1000;
-    server_->every(kDrainCheckMs, [this, deadline_us] {
-      const bool idle = dispatcher_->active() == 0 && server_->connections() == 0;
+    server_->every(config_.loop_tick_ms, [this, deadline_us] {
+      const bool idle = dispatcher_->active() == 0 && server_->busy() == 0;
       if (idle || clock_.now_us() >= deadline_us) server_->stop();
     });
   });
@@ -136,9 +135,12 @@ void Router::log_worker(const char* event, LinkId link, const std::string& reaso
                    {"reason", reason}});
 }
 
-void Router::check_worker(const PeerInfo& peer) const {
+void Router::check_worker(const PeerInfo& peer) {
   for (const auto& [link, other] : placement_.workers()) {
     if (other.peer.kv_compat_id == peer.kv_compat_id) continue;
+    // Once for two ids, however many workers have them and however often these come back.
+    const auto ids = std::minmax(peer.kv_compat_id, other.peer.kv_compat_id);
+    if (!unlike_told_.emplace(ids.first, ids.second).second) continue;
     log_warn("workers_do_not_mix", {{"worker", peer.worker_id},
                                     {"kv_compat_id", peer.kv_compat_id},
                                     {"other", other.peer.worker_id},

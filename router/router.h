@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/link.h"
@@ -16,6 +19,7 @@
 #include "router/openai_request.h"
 #include "router/placement.h"
 #include "router/text_workers.h"
+#include "router/worker_list.h"
 
 namespace baton {
 
@@ -35,8 +39,8 @@ class Router {
   int32_t port() const { return server_->port(); }
 
  private:
-  void on_link_event(LinkEvent event);            // loop thread
-  void check_worker(const PeerInfo& peer) const;  // warns of what will not work
+  void on_link_event(LinkEvent event);      // loop thread
+  void check_worker(const PeerInfo& peer);  // warns of what will not work
   void log_worker(const char* event, LinkId link, const std::string& reason);
 
   const RouterConfig config_;
@@ -49,6 +53,8 @@ class Router {
   TextWorkers text_workers_;
   std::unique_ptr<Api> api_;
   std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<WorkerList> worker_list_;
+  std::set<std::pair<std::string, std::string>> unlike_told_;  // pairs of kv_compat_id
 };
 
 }  // namespace baton

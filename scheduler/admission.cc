@@ -67,6 +67,11 @@ Request& Scheduler::Impl::new_request(SequenceSpec& sequence) {
   }
   request->spec = std::move(sequence.spec);
   request->arrived_us = clock_.now_us();
+  if (branches(Stage::kQueued).empty() && branches(Stage::kPrefilling).empty()) {
+    fair_order_.reset();
+  }
+  request->place = fair_order_.place(request->id.id.router_epoch, request->spec.priority,
+                                     std::ssize(sequence.tokens));
   Request& added = *request;
   requests_.emplace(added.seq, std::move(request));
   return added;

@@ -68,6 +68,44 @@ TEST_CASE("priority first, then age") {
   CHECK(w.ended == std::vector<SeqId>{third, first, second});
 }
 
+TEST_CASE("a flood from one router does not starve another") {
+  SchedulerConfig config = test_config();
+  config.step_tokens = config.chunk_tokens = 16;
+  TestWorker w({test_group()}, {64}, config);
+  std::vector<SeqId> loud;
+  for (TokenId i = 1; i <= 12; ++i) {
+    loud.push_back(*w.scheduler.add_prompt(test_sequence(test_tokens(16, i), 1), std::nullopt));
+  }
+  w.step();
+  SequenceSpec other = test_sequence(test_tokens(16, 20), 1);
+  other.id.id.router_epoch = 2;
+  const SeqId quiet = *w.scheduler.add_prompt(other, std::nullopt);
+  w.drain();
+  REQUIRE(w.ended.size() >= 3);
+  CHECK(std::find(w.ended.begin(), w.ended.begin() + 3, quiet) != w.ended.begin() + 3);
+  CHECK(w.ended.back() == loud.back());
+}
+
+TEST_CASE("a low priority waits for priority_tokens of later prompts, not for ever") {
+  SchedulerConfig config = test_config();
+  config.step_tokens = config.chunk_tokens = 16;
+  config.priority_tokens = 64;
+  TestWorker w({test_group()}, {64}, config);
+  REQUIRE(w.scheduler.add_prompt(test_sequence(test_tokens(16, 1), 1), std::nullopt).ok());
+  SequenceSpec background = test_sequence(test_tokens(16, 2), 1);
+  background.spec.priority = 1;
+  const SeqId low = *w.scheduler.add_prompt(background, std::nullopt);
+  for (TokenId i = 3; w.ended.size() < 20; ++i) {  // there is always one more that is urgent
+    REQUIRE(w.scheduler.add_prompt(test_sequence(test_tokens(16, i), 1), std::nullopt).ok());
+    const std::optional<StepResult> result = w.step();
+    REQUIRE(result);
+    for (SeqId seq : result->ended) w.ended.push_back(seq);
+  }
+  const auto place = std::find(w.ended.begin(), w.ended.end(), low) - w.ended.begin();
+  CHECK(place > 2);
+  CHECK(place < 8);
+}
+
 TEST_CASE("running_max bounds the choices that decode") {
   SchedulerConfig config = test_config();
   config.running_max = 3;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/messages.h"
+#include "scheduler/fair_order.h"
 #include "scheduler/page_table.h"
 #include "scheduler/scheduler.h"
 
@@ -54,6 +55,7 @@ struct Request {
   int32_t last_position = 0;  // no token is sampled for a position after this one
   std::optional<PushTarget> push;
   int64_t arrived_us = 0;
+  Place place;  // among the requests of all routers
   int32_t cached_tokens = 0;
   bool prefix_counted = false;  // in the prefix cache's metrics
   bool started = false;         // PromptStarted has been told
@@ -69,10 +71,10 @@ struct Request {
   }
 };
 
-// Lower priority values first, then in the order of arrival, then by choice.
+// Fair between routers and by priority, then in the order of arrival, then by choice.
 struct BranchOrder {
-  static std::tuple<int32_t, SeqId, uint64_t> key(const Branch& branch) {
-    return {branch.request->spec.priority, branch.request->seq, branch.id};
+  static std::tuple<int64_t, SeqId, uint64_t> key(const Branch& branch) {
+    return {branch.request->place.order, branch.request->seq, branch.id};
   }
   bool operator()(const Branch* a, const Branch* b) const { return key(*a) < key(*b); }
 };

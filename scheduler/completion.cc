@@ -50,6 +50,10 @@ StepResult Scheduler::Impl::complete(const StepOutput& output) {
   const StepRecord step = in_flight_.pop();
   CHECK_EQ(output.step, step.step) << "steps complete in order";
   CHECK(output.error.empty()) << "step " << output.step << " failed: " << output.error;
+  if (step.prefill_tokens > 0) {
+    prefill_rate_.measured(step.prefill_tokens, step.prefill_positions / step.prefill_tokens,
+                           output.compute_us);
+  }
   StepResult result;
   accept_logprobs(output);
   SampledReader reader(output.sampled);

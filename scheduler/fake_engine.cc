@@ -46,7 +46,8 @@ FakePage& FakeEngine::page(int32_t group, int32_t page_id) {
   return pages_.at(static_cast<size_t>(group)).at(static_cast<size_t>(page_id));
 }
 
-StepOutput FakeEngine::execute(const StepInput& input) {
+StepOutput FakeEngine::collect() {
+  const StepInput input = std::exchange(submitted_, {});
   StepOutput output;
   output.step = input.step;
   for (int32_t slot : input.closed_slots) {
@@ -61,6 +62,7 @@ StepOutput FakeEngine::execute(const StepInput& input) {
     page(copy.group, copy.dst_page) = page(copy.group, copy.src_page);
   }
   for (const Chunk& chunk : input.chunks) run_chunk(chunk, output);
+  output.compute_us = input.num_tokens() * us_per_token_;
   return output;
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/engine.h"
@@ -36,8 +37,12 @@ class FakeEngine final : public Engine {
   FakeEngine(const KvLayout& layout, const std::vector<int32_t>& pages_per_group,
              int32_t context_len);
 
-  StepOutput execute(const StepInput& input) override;
+  int32_t steps_in_flight_max() const override { return 1; }
+  void submit(StepInput input) override { submitted_ = std::move(input); }
+  StepOutput collect() override;
   FakePage& page(int32_t group, int32_t page_id);
+  // What its steps claim to take; 0 at the start: they say nothing.
+  void set_us_per_token(int64_t us) { us_per_token_ = us; }
 
  private:
   struct Slot {
@@ -55,6 +60,8 @@ class FakeEngine final : public Engine {
 
   const KvLayout layout_;
   const int32_t context_len_;
+  int64_t us_per_token_ = 0;
+  StepInput submitted_;
   std::vector<std::vector<FakePage>> pages_;  // [group][page_id]
   std::map<int32_t, Slot> slots_;
 };

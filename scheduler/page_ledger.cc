@@ -213,6 +213,9 @@ PageCounts PageLedger::counts(int32_t group) const {
   counts.granted = g.count[static_cast<size_t>(PageState::kGranted)];
   counts.quarantined = g.count[static_cast<size_t>(PageState::kQuarantined)];
   counts.total = static_cast<int64_t>(g.pages.size());
+  CHECK_EQ(counts.free + counts.cached + counts.used + counts.granted + counts.quarantined,
+           counts.total)
+      << "the states of kv_group " << group << " sum to the pool";
   return counts;
 }
 

@@ -28,6 +28,7 @@ TEST_CASE("random requests over tiny pools get exactly the model's tokens") {
     all.skipped += counts.skipped;
     all.ready_pushes += counts.ready_pushes;
     all.replays += counts.replays;
+    for (const auto& [stage, count] : counts.cancelled_at) all.cancelled_at[stage] += count;
   }
   MESSAGE("tokens " << all.tokens << ", handoffs " << all.handoffs << ", steps with preempted "
                     << all.preempted << ", page copies " << all.page_copies << ", hit tokens "
@@ -39,6 +40,11 @@ TEST_CASE("random requests over tiny pools get exactly the model's tokens") {
   CHECK(all.hit_tokens > 0);
   CHECK(all.skipped > 0);
   CHECK(all.ready_pushes > 0);
+  for (const char* stage :
+       {"reserving", "queued", "prefilling", "transferring", "decoding", "preempted"}) {
+    CAPTURE(stage);
+    CHECK(all.cancelled_at[stage] > 0);
+  }
 }
 
 }  // namespace

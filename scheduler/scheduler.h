@@ -111,7 +111,8 @@ class Scheduler {
 
   // The next step, or nothing: no work, or config.steps_ahead + 1 steps are in flight already, or
   // the work there is depends on their results. Decodes first, then prefill chunks up to the
-  // budget, oldest first within a priority; the oldest waiting request is never overtaken.
+  // budget of tokens and of time (chunk_ms). Prompts go in an order that is fair between routers
+  // (fair_order.h) and by priority, else by age; the first that waits is never overtaken.
   std::optional<PreparedStep> next_step();
   // Steps complete in the order in which they were given out.
   StepResult complete(const StepOutput& output);
@@ -127,7 +128,7 @@ class Scheduler {
   int64_t queued_tokens() const;  // prompt tokens not computed yet
   // Running choices of the group: what headroom_pages multiplies.
   int32_t growth_pages_wanted(int32_t group) const;
-  // Pages for which the oldest waiting request waits; landings that take them starve it.
+  // Pages for which the first waiting request waits; landings that take them starve it.
   int32_t head_pages_wanted(int32_t group) const;
   int64_t oldest_wait_us() const;  // age of the oldest waiting request, 0 if none
   // Where this request is now, by its furthest choice; for /debug and cancel tests:

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "scheduler/branch.h"
+#include "scheduler/fair_order.h"
+#include "scheduler/prefill_rate.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/slot_numbers.h"
 #include "scheduler/steps_in_flight.h"
@@ -26,7 +28,8 @@ class Scheduler::Impl {
         context_len_(context_len),
         ledger_(ledger),
         prefix_cache_(prefix_cache),
-        clock_(clock) {}
+        clock_(clock),
+        fair_order_(config.priority_tokens) {}
 
   // admission.cc
   Result<SeqId> add_prompt(SequenceSpec sequence, std::optional<PushTarget> push);
@@ -60,7 +63,8 @@ class Scheduler::Impl {
   struct Building {
     PreparedStep prepared;
     StepRecord record;
-    int32_t budget = 0;  // tokens left
+    int32_t budget = 0;     // tokens left
+    double prefill_us = 0;  // what the prompts in it will take
   };
 
   // admission.cc
@@ -77,6 +81,7 @@ class Scheduler::Impl {
   Chunk base_chunk(const Branch& branch, int32_t first_pos, int32_t end) const;
   void open_slots(Building& building, Branch& branch);
   void add_decode_chunk(Building& building, Branch& branch);
+  int32_t tokens_in_time(const Building& building, int32_t first_pos) const;
   void add_prefill_chunk(Building& building, Branch& branch);
   void record_prefill(Building& building, Branch& branch, Chunk chunk, bool ends);
   void start_prompt(Building& building, Branch& branch);
@@ -119,6 +124,8 @@ class Scheduler::Impl {
   BranchSet by_stage_[kStages];
   StepsInFlight in_flight_;
   SlotNumbers slots_;
+  FairOrder fair_order_;
+  PrefillRate prefill_rate_;
   std::vector<SeqId> ended_;  // since the last step completed
   bool stalled_ = false;      // a running choice waited for a page when the last step was built
   uint64_t next_seq_ = 1;

@@ -62,6 +62,8 @@ SchedulerConfig Simulation::random_config() {
   config.waiting_max = 1000;
   config.steps_ahead = below(3);
   config.prefix_cache = below(5) != 0;
+  config.chunk_ms = below(3);
+  config.priority_tokens = 1 + below(1000);
   return config;
 }
 
@@ -69,7 +71,7 @@ SchedulerConfig Simulation::random_config() {
 SequenceSpec Simulation::random_sequence() {
   SequenceSpec sequence;
   const auto index = static_cast<uint64_t>(requests_.size());
-  sequence.id = {{1, index}, 0};
+  sequence.id = {{1 + random_() % 2, index}, 0};
   SamplingSpec& spec = sequence.spec;
   spec.seed = random_();
   spec.n = below(3) == 0 ? 1 + below(4) : 1;
@@ -167,6 +169,7 @@ void Simulation::complete(SimulatedWorker& worker) {
   check_foreign_grant();
   const StepInput input = std::move(worker.in_flight.front());
   worker.in_flight.pop_front();
+  worker.engine.set_us_per_token(below(300));
   StepOutput output = worker.engine.execute(input);
   size_t asked = 0;
   for (const Chunk& chunk : input.chunks) asked += chunk.sample_slots.size();

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,6 +38,7 @@ struct SimulationOptions {
 struct SimulationCounts {
   int64_t steps = 0, tokens = 0, handoffs = 0, cancels = 0, preempted = 0, page_copies = 0;
   int64_t hit_tokens = 0, skipped = 0, replays = 0, ready_pushes = 0;
+  std::map<std::string, int64_t> cancelled_at;  // by stage
 };
 
 class Simulation {
@@ -91,6 +93,7 @@ class Simulation {
   void copy_pages_of(const Transfer& transfer);
   void drop_cancelled(uint64_t completed_step);
   void cancel_something();
+  std::string stage_of(size_t index) const;
   void toggle_foreign_grant();
   void check_foreign_grant() const;
   void check_counts() const;

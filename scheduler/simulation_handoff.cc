@@ -122,6 +122,16 @@ void Simulation::drop_cancelled(uint64_t completed_step) {
   });
 }
 
+std::string Simulation::stage_of(size_t index) const {
+  const Request& request = requests_[index];
+  if (request.at_decode != 0) return decode_->scheduler.stage(request.at_decode);
+  if (request.at_prefill != 0) {
+    const std::string stage = prefill_->scheduler.stage(request.at_prefill);
+    return stage.empty() ? "transferring" : stage;
+  }
+  return request.pushed ? "reserving" : "";
+}
+
 void Simulation::cancel_something() {
   if (requests_.empty()) return;
   const auto index = static_cast<size_t>(below(static_cast<int32_t>(requests_.size())));
@@ -137,6 +147,7 @@ void Simulation::cancel_something() {
     if (!request.ended[place]) request.ended[place] = request.cancelled[place] = true;
   }
   ++counts_.cancels;
+  ++counts_.cancelled_at[stage_of(index)];
   const int32_t number = choice < 0 ? -1 : request.sequence.spec.first_choice + choice;
   if (request.at_decode != 0) decode_->scheduler.cancel(request.at_decode, number);
   if (request.at_prefill == 0) return;

@@ -8,6 +8,13 @@
 #include "scheduler/scheduler_impl.h"
 
 namespace baton {
+namespace {
+
+constexpr int32_t kChunkMultiple = 16;  // what the kernels like; chunks cut by time keep to it
+// Given out at most while nobody knows how long a token takes.
+constexpr int32_t kUnmeasuredTokens = 32;
+
+}  // namespace
 
 std::optional<PreparedStep> Scheduler::Impl::next_step() {
   if (in_flight_.size() > config_.steps_ahead) return std::nullopt;
@@ -36,8 +43,8 @@ void Scheduler::Impl::build_decodes(Building& building) {
   }
 }
 
-// A prompt goes before another by priority, then by age, whether it has begun or not; but nobody is
-// admitted past the oldest that waits, and nobody at all while a preempted choice waits.
+// A prompt goes before another by its place, whether it has begun or not; but nobody is admitted
+// past the first that waits, and nobody at all while a preempted choice waits.
 void Scheduler::Impl::build_prefills(Building& building) {
   bool blocked = stalled_;
   while (!blocked && building.budget > 0 && !branches(Stage::kPreempted).empty()) {
@@ -49,16 +56,33 @@ void Scheduler::Impl::build_prefills(Building& building) {
   size_t next = 0;
   while (building.budget > 0) {
     const BranchSet& queue = branches(Stage::kQueued);
-    Branch* oldest = blocked || queue.empty() ? nullptr : *queue.begin();
-    if (next < begun.size() && (oldest == nullptr || BranchOrder()(begun[next], oldest))) {
-      add_prefill_chunk(building, *begun[next++]);
-    } else if (oldest != nullptr) {
-      blocked = !admit(*oldest);
-      if (!blocked) add_prefill_chunk(building, *oldest);
+    Branch* first = blocked || queue.empty() ? nullptr : *queue.begin();
+    const bool admits =
+        next == begun.size() || (first != nullptr && BranchOrder()(first, begun[next]));
+    Branch* branch = admits ? first : begun[next++];
+    if (branch == nullptr || tokens_in_time(building, branch->next_pos) == 0) return;
+    if (admits && !admit(*branch)) {
+      blocked = true;
     } else {
-      return;
+      add_prefill_chunk(building, *branch);
     }
   }
+}
+
+// How many tokens of a prompt from `first_pos` on the rest of the step's time has room for. A step
+// that has none yet takes some however long they take: every prompt gets on.
+int32_t Scheduler::Impl::tokens_in_time(const Building& building, int32_t first_pos) const {
+  if (config_.chunk_ms == 0) return INT32_MAX;
+  const int64_t begun = building.record.prefill_tokens;
+  const double us_per_token = prefill_rate_.us_per_token(first_pos);
+  if (us_per_token == 0) {
+    return static_cast<int32_t>(std::max<int64_t>(0, kUnmeasuredTokens - begun));
+  }
+  const double left_us = static_cast<double>(config_.chunk_ms) * 1000 - building.prefill_us;
+  const auto fitting =
+      static_cast<int32_t>(std::clamp<double>(left_us / us_per_token, 0, config_.step_tokens));
+  const int32_t whole = fitting / kChunkMultiple * kChunkMultiple;
+  return begun > 0 ? whole : std::max(whole, kChunkMultiple);
 }
 
 Chunk Scheduler::Impl::base_chunk(const Branch& branch, int32_t first_pos, int32_t end) const {
@@ -110,7 +134,8 @@ void Scheduler::Impl::add_prefill_chunk(Building& building, Branch& branch) {
   const bool scores =
       request.spec.prompt_logprobs >= 0 && !request.prompt_done && first_pos < request.prompt_len;
   const int32_t end_max = scores ? request.prompt_len : known;
-  const int32_t count = std::min({end_max - first_pos, config_.chunk_tokens, building.budget});
+  const int32_t count = std::min({end_max - first_pos, config_.chunk_tokens, building.budget,
+                                  tokens_in_time(building, first_pos)});
   if (count == 0) return;  // all given out; the last step has not completed
   const int32_t end = first_pos + count;
   const bool ends = end == known;
@@ -130,6 +155,10 @@ void Scheduler::Impl::add_prefill_chunk(Building& building, Branch& branch) {
   }
   branch.next_pos = end;
   building.budget -= count;
+  building.prefill_us += count * prefill_rate_.us_per_token(first_pos);
+  building.record.prefill_tokens += count;
+  building.record.prefill_positions += int64_t{count} * (first_pos + count / 2);
+  fair_order_.serve(request.place);
   record_prefill(building, branch, std::move(chunk), ends);
 }
 

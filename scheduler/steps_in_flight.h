@@ -27,6 +27,8 @@ struct ChunkRecord {
 
 struct StepRecord {
   uint64_t step = 0;
+  int64_t prefill_tokens = 0;     // of prompts
+  int64_t prefill_positions = 0;  // the sum of theirs
   std::vector<ChunkRecord> chunks;
   std::vector<PageRef> held;  // given up by their branch while this step may touch them
 };

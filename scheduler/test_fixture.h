@@ -48,6 +48,7 @@ inline SchedulerConfig test_config() {
   config.running_max = 8;
   config.waiting_max = 16;
   config.steps_ahead = 1;
+  config.chunk_ms = 0;
   return config;
 }
 

@@ -8,8 +8,7 @@ namespace baton {
 
 namespace {
 
-constexpr int64_t kStatusIntervalUs = 20'000;    // at most so often, when something has changed
-constexpr int64_t kStatusKeepaliveUs = 500'000;  // at least so often
+constexpr const char* kDraining = "the worker is leaving";
 
 // What the engine takes for granted; the router has checked it, but another router may not.
 Status check_request(const PeerInfo& self, const SamplingSpec& spec, int32_t prompt_len,
@@ -50,23 +49,30 @@ WorkerCore::WorkerCore(const WorkerConfig& config, PeerInfo self, Parts parts)
       self_(std::move(self)),
       parts_(parts),
       routers_(parts.outbox),
-      push_side_(config.prefill, config.kvtransfer.attach_timeout_ms, parts.layout, parts.scheduler,
+      push_side_(config.prefill, config.kvtransfer.attach_timeout_ms,
+                 config.scheduler.priority_tokens, parts.layout, parts.scheduler,
                  parts.prefix_cache, parts.mover, parts.outbox, routers_, parts.clock),
-      landing_side_(config.decode, parts.layout, parts.scheduler, parts.ledger, parts.prefix_cache,
-                    parts.mover, parts.outbox, routers_, parts.clock) {}
+      landing_side_(config.decode, config.scheduler.priority_tokens, parts.layout, parts.scheduler,
+                    parts.ledger, parts.prefix_cache, parts.mover, parts.outbox, routers_,
+                    parts.clock) {}
 
 void WorkerCore::handle(WorkerEvent event) {
   if (!fatal_error_.empty()) return;  // the process is about to end
   if (auto* link = std::get_if<LinkEvent>(&event)) {
     std::visit([this](auto&& what) { on(std::move(what)); }, std::move(*link));
   } else if (auto* moved = std::get_if<MoverEvent>(&event)) {
-    if (moved->kind == MoverEvent::Kind::kPeerDead) {
+    const bool of_landing =
+        moved->kind == MoverEvent::Kind::kPeerDead || moved->kind == MoverEvent::Kind::kVerified;
+    if (of_landing) {
       landing_side_.on_mover(*moved);
+      count_landings();
     } else {
       push_side_.on_mover(*moved);
     }
   } else if (auto* output = std::get_if<StepOutput>(&event)) {
     on(std::move(*output));
+  } else if (auto* wish = std::get_if<ViewWish>(&event)) {
+    wish->answer->set_value(view());
   } else {
     begin_drain();
   }
@@ -142,17 +148,15 @@ void WorkerCore::on_router_message(LinkId link, Message message) {
     return owns;
   };
   if (auto* open = std::get_if<Open>(&message)) {
-    if (own(open->id) && acceptable(open->id, open->spec, open->prompt_len, open->tokens)) {
-      landing_side_.on_open(std::move(*open));
-    }
+    if (own(open->id)) on_open(std::move(*open));
   } else if (auto* prefill = std::get_if<Prefill>(&message)) {
-    if (own(prefill->id) &&
-        acceptable(prefill->id, prefill->spec, prefill->prompt_len, prefill->tokens)) {
-      push_side_.on_prefill(std::move(*prefill));
-    }
+    if (own(prefill->id)) on_prefill(std::move(*prefill));
   } else if (auto* cancel = std::get_if<Cancel>(&message)) {
     if (!own(cancel->id)) return;
-    if (cancel->choice < 0) push_side_.on_cancel(cancel->id);
+    if (cancel->choice < 0) {
+      attempts_.remove(cancel->id);
+      push_side_.on_cancel(cancel->id);
+    }
     landing_side_.on_cancel(cancel->id, cancel->choice);
   } else if (auto* close = std::get_if<Close>(&message)) {
     if (own(close->id)) landing_side_.on_close(close->id);
@@ -161,13 +165,37 @@ void WorkerCore::on_router_message(LinkId link, Message message) {
   }
 }
 
-bool WorkerCore::acceptable(const AttemptId& id, const SamplingSpec& spec, int32_t prompt_len,
-                            const std::vector<TokenId>& tokens) {
+void WorkerCore::on_open(Open open) {
+  if (draining_ && open.local) {
+    routers_.send(open.id.id, Refused{.id = open.id, .retry_after_ms = 0, .reason = kDraining});
+  } else if (draining_) {
+    landing_side_.on_close(open.id);  // the RESERVE for it is answered GONE, at once
+  } else if (accept(open.id, open.spec, open.prompt_len, open.tokens)) {
+    landing_side_.on_open(std::move(open));
+  }
+}
+
+void WorkerCore::on_prefill(Prefill prefill) {
+  if (draining_) {
+    routers_.send(prefill.id.id,
+                  Refused{.id = prefill.id, .retry_after_ms = 0, .reason = kDraining});
+  } else if (accept(prefill.id, prefill.spec, prefill.prompt_len, prefill.tokens)) {
+    push_side_.on_prefill(std::move(prefill));
+  }
+}
+
+bool WorkerCore::accept(const AttemptId& id, const SamplingSpec& spec, int32_t prompt_len,
+                        const std::vector<TokenId>& tokens) {
   const Status status = check_request(self_, spec, prompt_len, tokens);
   if (!status.ok()) {
     routers_.send(id.id, Failed{.id = id, .retryable = false, .message = status.message()});
+    return false;
   }
-  return status.ok();
+  const int64_t deadline_us = spec.deadline_ms > 0 ? parts_.clock.now_us() + spec.deadline_ms * 1000
+                                                   : Attempts::kNoDeadline;
+  attempts_.forget_ended([this](const AttemptId& known) { return !owes(known); });
+  attempts_.add(id, deadline_us);
+  return true;
 }
 
 void WorkerCore::on_prefill_message(LinkId link, Message message) {
@@ -192,7 +220,13 @@ void WorkerCore::on_commit(LinkId link, Commit commit) {
     parts_.outbox.close(link, "COMMIT with token id " + std::to_string(event.token));
     return;
   }
-  if (landing_side_.on_commit(link, std::move(commit))) ++counters_.handoffs_landed;
+  landing_side_.on_commit(link, std::move(commit));
+  count_landings();
+}
+
+void WorkerCore::count_landings() {
+  counters_.handoffs_landed = landing_side_.counts().landed;
+  counters_.digest_mismatches = landing_side_.counts().digest_mismatches;
 }
 
 void WorkerCore::on_decode_message(LinkId link, Message message) {
@@ -223,6 +257,7 @@ void WorkerCore::prepare_steps() {
       const bool decode = chunk.use_last || chunk.tokens.size() == 1;
       (decode ? size.decodes : size.prefill_tokens) += decode ? 1 : std::ssize(chunk.tokens);
     }
+    if (steps_in_flight_.empty()) step_begun_us_ = parts_.clock.now_us();
     steps_in_flight_.push_back(size);
     parts_.engine.submit(std::move(step->input));
   }
@@ -232,6 +267,7 @@ void WorkerCore::on(StepOutput output) {
   measure(output);
   if (!output.error.empty()) {  // what this step computed cannot be trusted: the process ends
     fatal_error_ = output.error;
+    hand_back("the engine failed: " + output.error);
     return;
   }
   StepResult result = parts_.scheduler.complete(output);
@@ -241,6 +277,7 @@ void WorkerCore::on(StepOutput output) {
     routers_.send(id, std::move(logprobs));
   }
   for (PromptDone& done : result.prompts_done) {
+    counters_.prompt_tokens_cached += done.cached_tokens;
     landing_side_.on_prompt_done(done);
     push_side_.on_prompt_done(std::move(done));
   }
@@ -258,6 +295,7 @@ void WorkerCore::end_sequences(const std::vector<SeqId>& ended) {
 void WorkerCore::measure(const StepOutput& output) {
   const StepSize size = steps_in_flight_.front();
   steps_in_flight_.pop_front();
+  step_begun_us_ = parts_.clock.now_us();
   ++counters_.steps;
   counters_.prompt_tokens += size.prefill_tokens;
   counters_.generation_tokens += std::ssize(output.sampled);
@@ -274,52 +312,6 @@ void WorkerCore::send_events(std::vector<TokenEvent> events) {
   for (TokenEvent& event : events) by_router[event.id.id.router_epoch].push_back(std::move(event));
   for (auto& [epoch, batch] : by_router)
     routers_.send(RequestId{epoch, 0}, Events{std::move(batch)});
-}
-
-// ---- time, status, drain ----
-
-void WorkerCore::on_timer() {
-  push_side_.on_timer();
-  landing_side_.on_timer();
-  publish_status();
-}
-
-WorkerStatus WorkerCore::status() const {
-  WorkerStatus status;
-  status.running = parts_.scheduler.running();
-  status.waiting = parts_.scheduler.waiting() + static_cast<int32_t>(push_side_.size());
-  status.queued_tokens = parts_.scheduler.queued_tokens();
-  status.prefill_tokens_per_s = counters_.prefill_tokens_per_s;
-  status.step_ms = counters_.step_ms;
-  status.draining = draining_;
-  status.largest_prompt = self_.context_len;
-  for (int32_t g = 0; g < parts_.ledger.num_groups(); ++g) {
-    status.pages.push_back(parts_.ledger.counts(g));
-    if (parts_.layout.groups[g].window > 0) continue;  // holds a window of any length of text
-    status.largest_prompt = std::min(
-        status.largest_prompt, status.pages.back().total * parts_.layout.groups[g].page_tokens);
-  }
-  return status;
-}
-
-void WorkerCore::publish_status() {
-  if (routers_.empty()) return;
-  const int64_t now = parts_.clock.now_us();
-  if (now - last_status_us_ < kStatusIntervalUs) return;
-  WorkerStatus current = status();
-  if (current == last_status_ && now - last_status_us_ < kStatusKeepaliveUs) return;
-  routers_.send_all(current);
-  last_status_ = std::move(current);
-  last_status_us_ = now;
-}
-
-void WorkerCore::begin_drain() {
-  if (std::exchange(draining_, true)) return;
-  routers_.send_all(Draining{});
-}
-
-bool WorkerCore::drained() const {
-  return draining_ && push_side_.idle() && landing_side_.idle() && steps_in_flight_.empty();
 }
 
 }  // namespace baton

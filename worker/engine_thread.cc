@@ -1,5 +1,7 @@
 #include "worker/engine_thread.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace baton {
@@ -8,22 +10,70 @@ namespace {
 constexpr size_t kStepsMax = 16;  // far above scheduler.steps_ahead + 1
 }
 
-EngineThread::EngineThread(Engine& engine, Sink sink)
-    : engine_(engine), sink_(std::move(sink)), steps_(kStepsMax), thread_([this] { run(); }) {}
+EngineThread::EngineThread(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)) {
+  engine_.on_step_done([this] {
+    {
+      std::lock_guard lock(mutex_);
+      ++done_;
+    }
+    changed_.notify_one();
+  });
+  thread_ = std::thread([this] { run(); });
+}
 
 EngineThread::~EngineThread() {
-  steps_.close();
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_one();
   thread_.join();
+  engine_.on_step_done({});
 }
 
 void EngineThread::submit(StepInput input) {
-  CHECK(steps_.try_push(std::move(input))) << "more than " << kStepsMax << " steps under way";
+  {
+    std::lock_guard lock(mutex_);
+    CHECK_LT(steps_.size(), kStepsMax) << "steps under way";
+    steps_.push_back(std::move(input));
+  }
+  changed_.notify_one();
+}
+
+// Outputs go before new steps: the loop waits for them to prepare the next.
+EngineThread::Work EngineThread::next_work(int32_t in_flight) {
+  const bool may_wait = in_flight == engine_.steps_in_flight_max();
+  const bool tells = engine_.steps_in_flight_max() > 1;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (closed_) return {};
+    if (in_flight > 0 && (done_ > 0 || (may_wait && !tells))) {
+      if (tells) --done_;
+      return {.collect = true};
+    }
+    if (!may_wait && !steps_.empty()) {
+      Work work{.step = std::move(steps_.front())};
+      steps_.pop_front();
+      return work;
+    }
+    changed_.wait(lock);
+  }
 }
 
 void EngineThread::run() {
-  while (auto step = steps_.pop()) {
-    if (steps_.closed()) return;  // shutting down: nobody waits for what is queued
-    sink_(engine_.execute(*step));
+  for (int32_t in_flight = 0;;) {
+    Work work = next_work(in_flight);
+    if (work.step) {
+      engine_.submit(std::move(*work.step));
+      ++in_flight;
+    } else if (work.collect) {
+      sink_(engine_.collect());
+      --in_flight;
+    } else {
+      // Shutting down: nobody waits for what is queued. What is in flight still tells its layers.
+      for (; in_flight > 0; --in_flight) engine_.collect();
+      return;
+    }
   }
 }
 

@@ -1,11 +1,15 @@
 // The engine's own thread: computes the steps that the loop prepares, one after the other, and
-// posts what came out.
+// posts what came out. An engine that takes several steps at once gets the next one while it is
+// still at the last.
 #pragma once
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <thread>
 
-#include "base/bounded_queue.h"
 #include "model/engine.h"
 
 namespace baton {
@@ -30,11 +34,21 @@ class EngineThread final : public StepRunner {
   void submit(StepInput input) override;
 
  private:
+  // What the thread does next: one of a step to begin, a step to collect, the end.
+  struct Work {
+    std::optional<StepInput> step;
+    bool collect = false;
+  };
+  Work next_work(int32_t in_flight);
   void run();
 
   Engine& engine_;
   const Sink sink_;
-  BoundedQueue<StepInput> steps_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<StepInput> steps_;  // guarded by mutex_
+  int32_t done_ = 0;             // guarded by mutex_: steps that collect() would not wait for
+  bool closed_ = false;          // guarded by mutex_
   std::thread thread_;
 };
 

@@ -1,9 +1,11 @@
-// Everything the worker's loop wakes for, in one queue: links, the mover, the engine, and a wish to
-// stop.
+// Everything the worker's loop wakes for, in one queue: links, the mover, the engine, a wish to
+// stop, and a question of the status server.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <variant>
@@ -12,12 +14,17 @@
 #include "base/link.h"
 #include "kvtransfer/page_mover.h"
 #include "model/engine.h"
+#include "worker/worker_view.h"
 
 namespace baton {
 
 struct DrainWish {};  // SIGTERM: serve what there is, take nothing new, then leave
 
-using WorkerEvent = std::variant<LinkEvent, MoverEvent, StepOutput, DrainWish>;
+struct ViewWish {  // what is there now; the asker waits, and may have given up
+  std::shared_ptr<std::promise<WorkerView>> answer;
+};
+
+using WorkerEvent = std::variant<LinkEvent, MoverEvent, StepOutput, DrainWish, ViewWish>;
 
 // Many producers, one consumer. Not bounded itself: each producer is (a link by its peers' outboxes
 // and credit of one request each, the mover by its transfers, the engine by steps_ahead), and

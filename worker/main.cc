@@ -27,6 +27,7 @@ sigset_t block_stop_signals() {
 int main(int argc, char** argv) {
   const sigset_t stop_signals = block_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a log file that may not grow: its lines are lost
   try {
     baton::WorkerProcess worker(baton::parse_worker_config(argc, argv));
     std::jthread signals([&](const std::stop_token& token) {

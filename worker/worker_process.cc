@@ -3,13 +3,11 @@
 #include <random>
 
 #include "base/log.h"
+#include "worker/pool_memory.h"
 
 namespace baton {
 
 namespace {
-
-// The longest that the loop sleeps: the resolution of its timers.
-constexpr std::chrono::microseconds kTick{5'000};
 
 Role parse_role(const std::string& role) {
   if (role == "prefill") return Role::kPrefill;
@@ -27,14 +25,19 @@ std::string host_of(const std::string& address) {
 }
 
 LoadedModel load(const WorkerConfig& config, LayerSink* sink) {
-  if (config.device != "cpu")
-    throw ConfigError("--device: got \"" + config.device + "\", this build has cpu only");
+  const bool cuda = config.device != "cpu";
+  const auto or_default = [](auto value, auto fallback) { return value > 0 ? value : fallback; };
   EngineOptions options;
+  options.device = config.device;
   options.threads = config.threads;
   options.isa = config.isa;
-  options.page_tokens = config.kv.page_tokens;
+  options.page_tokens = or_default(config.kv.page_tokens, cuda ? 64 : 16);
   options.kv_dtype = config.kv.dtype;
-  options.kv_bytes = config.kv.pool_mib << 20;
+  options.kv_bytes = or_default(config.kv.pool_mib, int64_t{cuda ? 0 : 1024}) << 20;
+  options.gpu_memory_utilization = config.gpu_memory_utilization;
+  options.dummy_weights = config.load_format == "dummy";
+  options.cuda_graphs = config.cuda_graphs;
+  options.running_max = config.scheduler.running_max;
   options.slab_bytes = config.kv.slab_mib << 20;
   options.step_tokens_max = config.scheduler.step_tokens;
   options.context_len_max = config.context_len;
@@ -60,13 +63,17 @@ WorkerProcess::WorkerProcess(WorkerConfig config)
       metrics_(model_.facts.name, config_.role) {
   ledger_.set_eviction_listener(&prefix_cache_);
   if (config_.worker_id.empty()) config_.worker_id = config_.listen;
-  mover_ = make_page_mover(config_.kvtransfer, model_.layout, pools(), host_of(config_.listen),
-                           clock_, [this](MoverEvent event) { inbox_.push(std::move(event)); });
+  credentials_ = std::make_shared<CredentialFiles>(config_.link);
+  mover_ = make_page_mover(
+      config_.kvtransfer, model_.layout, pools(), host_of(config_.listen), clock_,
+      [this](MoverEvent event) { inbox_.push(std::move(event)); }, credentials_,
+      memory_of_pools(model_));
   layer_sink_.sink = mover_.get();
   engine_thread_ = std::make_unique<EngineThread>(
       *model_.engine, [this](StepOutput output) { inbox_.push(std::move(output)); });
-  links_ = std::make_unique<Links>(config_.link, self(), config_.listen, clock_,
-                                   [this](LinkEvent event) { inbox_.push(std::move(event)); });
+  links_ = std::make_unique<Links>(
+      config_.link, self(), config_.listen, clock_,
+      [this](LinkEvent event) { inbox_.push(std::move(event)); }, credentials_);
   core_ = std::make_unique<WorkerCore>(
       config_, self(),
       WorkerCore::Parts{model_.layout, ledger_, prefix_cache_, scheduler_, *mover_, *links_,
@@ -81,6 +88,7 @@ WorkerProcess::WorkerProcess(WorkerConfig config)
                             {"kv_compat_id", model_.facts.kv_compat_id},
                             {"numerics_id", model_.facts.numerics_id},
                             {"pages", ledger_.counts(0).total}});
+  round_us_ = clock_.now_us();
   ready_ = true;
 }
 
@@ -96,24 +104,26 @@ WorkerProcess::~WorkerProcess() {
 int WorkerProcess::run() {
   int64_t drain_until_us = INT64_MAX;
   while (!core_->drained() && core_->fatal_error().empty() && clock_.now_us() < drain_until_us) {
-    std::vector<WorkerEvent> events = inbox_.wait(kTick);
+    std::vector<WorkerEvent> events = inbox_.wait(std::chrono::milliseconds(config_.loop_tick_ms));
     const int64_t begin_us = clock_.now_us();
     for (WorkerEvent& event : events) core_->handle(std::move(event));
     core_->on_timer();
     core_->prepare_steps();
-    metrics_.update(core_->status(), core_->counters(), prefix_cache_,
-                    core_->landing_side().quarantined_age_ms());
-    const int64_t took_us = clock_.now_us() - begin_us;
+    metrics_.update(core_->status(), core_->counters(), prefix_cache_, core_->page_ages());
+    step_running_us_ = core_->step_running_us();
+    round_us_ = clock_.now_us();
+    const int64_t took_us = round_us_ - begin_us;
     if (took_us > config_.loop_max_us)
       log_debug("loop_slow", {{"us", took_us}, {"events", events.size()}});
     if (core_->draining() && drain_until_us == INT64_MAX) {
       ready_ = false;
-      drain_until_us = clock_.now_us() + config_.drain_timeout_ms * 1000;
+      drain_until_us = core_->drain_since_us() + config_.drain_timeout_ms * 1000;
     }
   }
   if (!core_->fatal_error().empty()) log_error("engine_failed", {{"error", core_->fatal_error()}});
-  log_info("worker_leaves", {{"drained", core_->drained()}});
-  return core_->drained() ? 0 : 1;
+  log_info("worker_leaves",
+           {{"drained", core_->drained()}, {"handed_back", core_->counters().handed_back}});
+  return core_->drained() && core_->fatal_error().empty() ? 0 : 1;
 }
 
 std::vector<PagePool*> WorkerProcess::pools() const {
@@ -132,13 +142,35 @@ PeerInfo WorkerProcess::self() const {
           .vocab_size = model_.facts.vocab_size};
 }
 
-StatusReply WorkerProcess::answer(const std::string& path) const {
-  if (path == "/metrics") return {200, kMetricsContentType, metrics_.text()};
-  if (path == "/livez") return {200, "text/plain", "ok\n"};
-  if (path == "/readyz")
-    return ready_ ? StatusReply{200, "text/plain", "ok\n"}
-                  : StatusReply{503, "text/plain", "not ready\n"};
-  return {404, "text/plain", "want /metrics, /livez or /readyz\n"};
+bool WorkerProcess::alive() const {
+  const int64_t limit_us = config_.stall_timeout_ms * 1000;
+  return clock_.now_us() - round_us_ < limit_us && step_running_us_ < limit_us;
+}
+
+StatusReply WorkerProcess::answer(const std::string& path) {
+  const auto probe = [](bool good, const char* bad) {
+    return good ? StatusReply{200, "text/plain", "ok\n"} : StatusReply{503, "text/plain", bad};
+  };
+  if (path == "/metrics") {
+    metrics_.update_links(links_->stats());
+    return {200, kMetricsContentType, metrics_.text()};
+  }
+  if (path == "/livez") return probe(alive(), "the loop or a step of the engine stands still\n");
+  if (path == "/readyz") return probe(ready_, "not ready\n");
+  if (path == "/debug/pages" || path == "/debug/handoffs") return debug(path);
+  return {404, "text/plain", "want /metrics, /livez, /readyz, /debug/pages or /debug/handoffs\n"};
+}
+
+// The loop owns what is asked for, so the question goes through its inbox.
+StatusReply WorkerProcess::debug(const std::string& path) {
+  auto answer = std::make_shared<std::promise<WorkerView>>();
+  std::future<WorkerView> view = answer->get_future();
+  inbox_.push(ViewWish{std::move(answer)});
+  const auto patience = std::chrono::milliseconds(config_.debug_wait_ms);
+  if (view.wait_for(patience) != std::future_status::ready)
+    return {503, "text/plain", "the loop does not answer\n"};
+  const WorkerView now = view.get();
+  return {200, "application/json", path == "/debug/pages" ? pages_json(now) : handoffs_json(now)};
 }
 
 }  // namespace baton

@@ -41,7 +41,10 @@ class WorkerProcess {
 
   std::vector<PagePool*> pools() const;
   PeerInfo self() const;
-  StatusReply answer(const std::string& path) const;
+  // The status server's thread.
+  StatusReply answer(const std::string& path);
+  StatusReply debug(const std::string& path);
+  bool alive() const;
 
   // In the order in which they are made; the threads end first.
   WorkerConfig config_;
@@ -55,6 +58,9 @@ class WorkerProcess {
   Scheduler scheduler_;
   WorkerMetrics metrics_;
   std::atomic<bool> ready_{false};
+  std::atomic<int64_t> round_us_{0};         // when the loop last came round
+  std::atomic<int64_t> step_running_us_{0};  // how long the step had taken by then
+  std::shared_ptr<CredentialFiles> credentials_;
   std::unique_ptr<PageMover> mover_;
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<Links> links_;

@@ -1,18 +1,18 @@
 """Clients that leave: at every stage, in bursts, by the thousand."""
 
 import concurrent.futures
-import random
 import time
 
-from harness import (Load, Options, assert_memory_flat, assert_none, cluster, memory, random_ids, scenario, send_and_leave, settle,
-                     still_right)
+from clients import send_and_leave
+from harness import Options, cluster, random_ids, scenario, seeded
+from oracles import Load, assert_memory_flat, assert_none, memory, settle, still_right
 
 
 @scenario(short=True)
 def clients_disconnect_at_random():
     """Streaming and not, anywhere between the request's arrival and its end."""
     with cluster() as system:
-        rng = random.Random(7)
+        rng = seeded("clients disconnect at random")
         for _ in range(120):
             prompt = random_ids(rng, rng.randrange(1, 300))
             send_and_leave(system.ports[0], prompt, rng.random() * 0.03, stream=rng.random() < 0.7, max_tokens=200)
@@ -24,7 +24,7 @@ def clients_disconnect_at_random():
 def cancelled_at_a_random_moment_ten_thousand_times():
     """Free pages equal the start within a second after the last."""
     with cluster() as system:
-        rng = random.Random(11)
+        rng = seeded("cancelled at a random moment ten thousand times")
 
         def one(_):
             prompt = random_ids(rng, rng.randrange(1, 200))
@@ -39,7 +39,7 @@ def cancelled_at_a_random_moment_ten_thousand_times():
 def bursts_cancelled_together_then_one_probe():
     """300 long prompts cut off at once, four times; then one request is answered at once (trt#12313, trt#13713)."""
     with cluster(worker={"--kv.pool-mib": 4}) as system:
-        rng = random.Random(13)
+        rng = seeded("bursts cancelled together then one probe")
         for _ in range(4):
             with concurrent.futures.ThreadPoolExecutor(300) as pool:
                 for _ in range(300):
@@ -55,7 +55,7 @@ def bursts_cancelled_together_then_one_probe():
 def a_warm_prefix_cancelled_within_five_milliseconds():
     """Again and again (ascend#16662): the pinned prefix is let go each time."""
     with cluster() as system:
-        rng = random.Random(19)
+        rng = seeded("a warm prefix cancelled within five milliseconds")
         prefix = random_ids(rng, 256)
         system.complete([*prefix, 5], max_tokens=2)
         for _ in range(200):
@@ -68,7 +68,7 @@ def a_warm_prefix_cancelled_within_five_milliseconds():
 def a_long_prompt_cut_off_does_not_delay_the_next():
     """The next request's first token comes as fast as on an idle system (dyn#14507)."""
     with cluster() as system:
-        rng = random.Random(29)
+        rng = seeded("a long prompt cut off does not delay the next")
 
         def probe():
             begin = time.monotonic()
@@ -87,7 +87,7 @@ def a_long_prompt_cut_off_does_not_delay_the_next():
 def one_in_ten_of_many_short_requests_cancelled():
     """Concurrency does not shrink over thousands (sgl#9266), memory does not grow (sgl#18701)."""
     with cluster() as system:
-        rng = random.Random(31)
+        rng = seeded("one in ten of many short requests cancelled")
 
         def some(count):
             def one(_):
@@ -116,24 +116,10 @@ def one_in_ten_of_many_short_requests_cancelled():
 def aborts_in_a_burst_then_the_next_is_served():
     """Never a hang, never an unhealthy pool that says it is healthy (sgl#31206)."""
     with cluster(2, 2) as system:
-        rng = random.Random(37)
+        rng = seeded("aborts in a burst then the next is served")
         for _ in range(5):
             with concurrent.futures.ThreadPoolExecutor(100) as pool:
                 for _ in range(100):
                     pool.submit(send_and_leave, system.ports[0], random_ids(rng, 200), rng.random() * 0.05, max_tokens=200)
             assert_none(Load(4).run(system, timeout_s=10))
-        settle(system)
-
-
-@scenario()
-def one_choice_of_four_ends_early():
-    """n = 4 whose choices end at different tokens; the rest go on, and nothing stays (walk-through of PROTOCOL.md)."""
-    with cluster() as system:
-        rng = random.Random(41)
-        for _ in range(12):
-            reply = system.post("/v1/completions", {"prompt": random_ids(rng, 60), "n": 4, "max_tokens": 60, "temperature": 1.5,
-                                                    "seed": rng.randrange(1 << 30), "ignore_eos": True,
-                                                    "stop_token_ids": list(range(3, 40))})
-            assert {choice["finish_reason"] for choice in reply["choices"]} <= {"stop", "length"}
-            assert len(reply["choices"]) == 4
         settle(system)

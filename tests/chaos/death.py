@@ -1,13 +1,12 @@
 """Workers that die: kill -9 at every stage, with and without another of their kind left."""
 
 import json
-import random
-import signal
 import time
 
+from clients import Stream, send_and_leave
 from cluster import default_model
-from harness import (Load, Stream, assert_none, cluster, kill_and_restart, random_ids, scenario, send_and_leave, settle,
-                     still_right, wait_workers)
+from harness import cluster, kill, kill_and_restart, random_ids, scenario, seeded
+from oracles import Load, assert_none, settle, settle_without, still_right, wait_workers
 
 
 def under_kill(name, prefill, decode, **load):
@@ -15,14 +14,6 @@ def under_kill(name, prefill, decode, **load):
         requests = Load(24, **load)
         assert_none(requests.run(system, kill_and_restart(name), repeat=3))
         still_right(system, requests, prefill + decode)
-
-
-@scenario(short=True)
-def calm():
-    """Nothing happens: the control of all others."""
-    with cluster(2, 2) as system:
-        assert_none(Load(32).run(system))
-        settle(system)
 
 
 @scenario(short=True)
@@ -74,19 +65,15 @@ def a_worker_restarts_on_the_same_address_five_times():
 def prefill_killed_just_after_dispatch():
     """D's pages are free within 2 s, not after a time-out of minutes (sgl#29017); at random moments, so that P also
     dies after its first token and before COMMIT."""
-    rng = random.Random(3)
+    rng = seeded("prefill killed just after dispatch")
     with cluster(1, 1) as system:
         for _ in range(8):
             for _ in range(6):
                 send_and_leave(system.ports[0], random_ids(rng, 400), 0, max_tokens=8)
             time.sleep(rng.random() * 0.04)
-            system.workers["prefill-0"].kill(signal.SIGKILL)
-            system.workers["prefill-0"].popen.wait()
-            survivors = dict(system.workers)
-            system.workers = {"decode-0": survivors["decode-0"]}
-            settle(system)
-            system.workers = survivors
-            survivors["prefill-0"].start()
+            kill(system.workers["prefill-0"])
+            settle_without(system, "prefill-0")
+            system.workers["prefill-0"].start()
             wait_workers(system, 2)
         still_right(system, Load(8), 2)
 
@@ -94,7 +81,7 @@ def prefill_killed_just_after_dispatch():
 @scenario()
 def prefill_killed_at_random_moments():
     """Forty kills under load with another left: no error ever, whatever the stage."""
-    rng = random.Random(5)
+    rng = seeded("prefill killed at random moments")
     with cluster(2, 1) as system:
         requests = Load(24)
 
@@ -129,8 +116,7 @@ def all_prefill_workers_killed():
     """The decode worker stays ready (sgl#13657) and does not fill its log (llm-d#187)."""
     with cluster(2, 1) as system:
         for name in ("prefill-0", "prefill-1"):
-            system.workers[name].kill(signal.SIGKILL)
-            system.workers[name].popen.wait()
+            kill(system.workers[name])
         decode = system.workers["decode-0"]
         log_bytes = decode.log.stat().st_size
         errors = Load(8).run(system)
@@ -139,8 +125,7 @@ def all_prefill_workers_killed():
         grown = decode.log.stat().st_size - log_bytes
         assert grown < 20_000, f"the log grew by {grown} bytes in some seconds"
         assert_none(errors)  # it prefills them itself
-        system.workers = {"decode-0": decode}
-        settle(system)
+        settle_without(system, "prefill-0", "prefill-1")
 
 
 @scenario()
@@ -148,7 +133,7 @@ def no_worker_left_gives_one_clear_error_within_the_wait():
     """503 with a message, by route.queue_wait_ms."""
     with cluster(1, 1, router={"--route.queue-wait-ms": 1500}) as system:
         for process in system.workers.values():
-            process.kill(signal.SIGKILL)
+            kill(process)
         time.sleep(0.2)
         begin = time.monotonic()
         try:

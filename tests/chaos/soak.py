@@ -1,11 +1,11 @@
 """Everything at once for a long time."""
 
 import concurrent.futures
-import random
-import signal
 import time
 
-from harness import Load, Options, assert_memory_flat, cluster, memory, scenario, send_and_leave, settle, wait_workers
+from clients import send_and_leave
+from harness import Options, cluster, kill, scenario, seeded, stopped
+from oracles import Load, assert_memory_flat, memory, settle, wait_workers
 
 
 class Counts:
@@ -37,27 +37,23 @@ def trouble(system, rng, counts):
     victim = system.workers[rng.choice(list(system.workers))]
     if rng.random() < 0.5:
         counts.kills += 1
-        victim.kill(signal.SIGKILL)
-        victim.popen.wait()
+        kill(victim)
         victim.start()
     else:
         counts.stops += 1
-        victim.kill(signal.SIGSTOP)
-        time.sleep(2)
-        victim.kill(signal.SIGCONT)
+        with stopped(victim):
+            time.sleep(2)
 
 
 @scenario()
 def soak():
     """2 x 2 workers, 64 streams, a fifth of them cut off, every few seconds a random worker killed or stopped."""
-    seed = random.SystemRandom().randrange(1 << 30)
-    print("  soak seed", seed, flush=True)
-    rng, counts = random.Random(seed), Counts()
+    rng, counts = seeded("soak"), Counts()
     with cluster(2, 2) as system:
         requests = Load(48, longest=120, max_tokens=120)
         end = time.monotonic() + Options.soak_s
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
-            jobs = [pool.submit(client, system, requests, random.Random(seed + n), end, counts) for n in range(64)]
+            jobs = [pool.submit(client, system, requests, seeded(f"client {n}"), end, counts) for n in range(64)]
             time.sleep(min(10, Options.soak_s / 4))
             before = memory(system)
             while time.monotonic() < end:

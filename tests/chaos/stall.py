@@ -1,21 +1,18 @@
-"""Processes that stop and go on (SIGSTOP, SIGCONT): each role, at each stage. A stopped process still has its connections, and
-its GPU or its pending copies may go on."""
+"""Processes that stop and go on (SIGSTOP, SIGCONT); stages.py does it in each stage. A stopped process still has its
+connections, and its pending copies may go on."""
 
-import concurrent.futures
-import random
 import signal
 import time
 
-from harness import (Load, Stream, assert_none, cluster, random_ids, scenario, send_and_leave, settle, still_right,
-                     stop_and_continue)
+from clients import Stream, send_and_leave
+from harness import LEASE_S, cluster, kill, random_ids, scenario, seeded, stop_and_continue, stopped
+from oracles import Load, assert_none, settle, settle_without, still_right
 
-LEASE_S = 1.0  # link.lease_ms
 
-
-def stopped_under_load(name, seconds=3.0, after_s=0.15, **load):
+def stopped_under_load(name, seconds=3.0, **load):
     with cluster(2, 2) as system:
         requests = Load(24, **load)
-        assert_none(requests.run(system, stop_and_continue(name, seconds), repeat=4, after_s=after_s))
+        assert_none(requests.run(system, stop_and_continue(name, seconds), repeat=4))
         still_right(system, requests, 4)
 
 
@@ -38,26 +35,9 @@ def prefill_stopped_for_less_than_its_lease():
 
 
 @scenario()
-def prefill_stopped_while_requests_queue():
-    """Stopped before they come; they go to the other."""
-    with cluster(2, 1) as system:
-        requests = Load(24)
-        system.workers["prefill-0"].kill(signal.SIGSTOP)
-        assert_none(requests.run(system))
-        system.workers["prefill-0"].kill(signal.SIGCONT)
-        still_right(system, requests, 3)
-
-
-@scenario()
-def prefill_stopped_while_it_prefills_long_prompts():
-    """In mid-prompt, with grants held at D."""
-    stopped_under_load("prefill-0", shortest=380, longest=440, max_tokens=8, after_s=0.05)
-
-
-@scenario()
 def prefill_stopped_at_random_moments():
-    """Twenty short and long pauses: some hit a transfer in the middle (walk-through of PROTOCOL.md)."""
-    rng = random.Random(17)
+    """Twenty short and long pauses: some hit a copy in the middle (walk-through of PROTOCOL.md)."""
+    rng = seeded("pauses of prefill")
     with cluster(2, 2) as system:
         requests = Load(24, longest=400, max_tokens=16)
 
@@ -71,15 +51,21 @@ def prefill_stopped_at_random_moments():
 
 
 @scenario()
-def decode_stopped_while_pages_land():
-    """Long prompts, few tokens: mostly reservations and landings."""
-    stopped_under_load("decode-1", shortest=300, longest=440, max_tokens=2, after_s=0.05)
+def everybody_stopped_in_turn_at_random_moments():
+    """Workers of both roles, two at once at times, for less and for more than a lease."""
+    rng = seeded("pauses of all")
+    with cluster(2, 2) as system:
+        requests = Load(24, longest=300)
 
+        def during(system):
+            for _ in range(12):
+                first, second = rng.sample(["prefill-0", "prefill-1", "decode-0", "decode-1"], 2)
+                with stopped(system.workers[first]):
+                    stop_and_continue(second, rng.choice([0.05, 0.4, 1.2]))(system)
+                time.sleep(rng.random() * 0.5)
 
-@scenario()
-def decode_stopped_while_it_decodes():
-    """Short prompts, many tokens."""
-    stopped_under_load("decode-1", longest=40, max_tokens=300)
+        assert_none(requests.run(system, during, repeat=30, timeout_s=120))
+        still_right(system, requests, 4)
 
 
 @scenario()
@@ -92,62 +78,48 @@ def the_only_decode_worker_stopped_ten_seconds_under_load():
 
 
 @scenario()
-def router_stopped_while_it_streams():
-    """Its workers give its requests up after the lease; the other router does not notice."""
-    with cluster(1, 2, routers=2) as system:
-        requests = Load(16)
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            held = [pool.submit(system.complete, prompt, system.ports[1], 60, **fields) for prompt, fields in requests.plan]
-            time.sleep(0.1)
-            system.routers[1].kill(signal.SIGSTOP)
-            assert_none(requests.run(system))
-            time.sleep(LEASE_S + 0.5)
-            settle(system)
-            system.routers[1].kill(signal.SIGCONT)
-            # Cut off by nobody: a router that was away replays what its workers have given up.
-            assert [job.result() for job in held] == requests.want
-        settle(system)
-
-
-@scenario()
 def a_stopped_prefill_worker_holds_at_most_its_share():
-    """Quarantine stays under decode.max_granted_share while others are admitted."""
+    """On a small pool, with long prompts in flight: others are admitted meanwhile."""
     with cluster(2, 1, worker={"--kv.pool-mib": 2}) as system:
         requests = Load(24, shortest=200, longest=400, max_tokens=8)
-        worst = 0.0
-
-        def during(system):
-            nonlocal worst
-            system.workers["prefill-0"].kill(signal.SIGSTOP)
-            end = time.monotonic() + 4
-            while time.monotonic() < end:
-                pages = system.pages("decode-0")
-                worst = max(worst, pages.get("quarantined", 0) / sum(pages.values()))
-                time.sleep(0.05)
-            system.workers["prefill-0"].kill(signal.SIGCONT)
-
-        assert_none(requests.run(system, during, repeat=6, timeout_s=90))
+        assert_none(requests.run(system, stop_and_continue("prefill-0", 4), repeat=6, timeout_s=90))
+        worst = system.watch.worst_quarantine
         print(f"  at most {worst:.0%} of the pool in quarantine")
-        assert worst <= 0.5, worst
+        assert worst <= 0.5, "decode.max_granted_share"
         still_right(system, requests, 3)
 
 
 @scenario()
 def cancelled_while_prefill_is_stopped():
     """D's pages come back although P cannot answer: at SIGCONT, or at once where nothing was granted (vllm#46283)."""
-    rng = random.Random(23)
+    rng = seeded("cancelled while prefill is stopped")
     with cluster(1, 1) as system:
         for round_ in range(5):
             for _ in range(8):
                 send_and_leave(system.ports[0], random_ids(rng, 400), 0.005, max_tokens=8)
-            system.workers["prefill-0"].kill(signal.SIGSTOP)
-            time.sleep(0.3 + LEASE_S * (round_ % 2) * 1.5)
-            system.workers["prefill-0"].kill(signal.SIGCONT)
+            stop_and_continue("prefill-0", 0.3 + LEASE_S * (round_ % 2) * 1.5)(system)
             settle(system)
         still_right(system, Load(8), 2)
 
 
 @scenario(short=True)
+def a_stopped_prefill_worker_is_killed():
+    """What was quarantined for it is free within 2 s of its death."""
+    rng = seeded("stopped, then killed")
+    with cluster(1, 1, worker={"--kv.pool-mib": 2}) as system:
+        process = system.workers["prefill-0"]
+        for _ in range(4):
+            for _ in range(8):
+                send_and_leave(system.ports[0], random_ids(rng, 400), rng.random() * 0.005, max_tokens=8)
+            process.kill(signal.SIGSTOP)
+            time.sleep(1.5 * LEASE_S)
+            kill(process)
+            settle_without(system, "prefill-0")
+            process.start()
+            still_right(system, Load(8), 2)
+
+
+@scenario()
 def a_slow_reader_holds_nobody_up():
     """A client that does not read its stream; others are served, and it gets the rest when it reads again."""
     with cluster(1, 1) as system:
@@ -156,4 +128,17 @@ def a_slow_reader_holds_nobody_up():
         stream = Stream(system.ports[0], prompt, **fields)
         assert_none(Load(16).run(system))
         assert stream.read() == want[0]
+        settle(system)
+
+
+@scenario()
+def idle_for_longer_than_every_lease():
+    """Then one request, at once (sgl#11648)."""
+    with cluster(2, 2) as system:
+        requests = Load(4)
+        assert_none(requests.run(system))
+        time.sleep(5 * LEASE_S)
+        begin = time.monotonic()
+        assert_none(requests.run(system))
+        assert time.monotonic() - begin < 2
         settle(system)

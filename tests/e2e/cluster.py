@@ -143,20 +143,30 @@ class Cluster:
             return 0
         return int(sum(v for k, v in parse_metrics(text).items() if k.startswith(("baton_workers_prefill{", "baton_workers_decode{"))))
 
-    def worker_metrics(self, name):
-        return parse_metrics(http_get(f"http://{self.host(name)}:{self.metrics_ports[name]}/metrics"))
+    def worker_url(self, name):
+        return f"http://{self.host(name)}:{self.metrics_ports[name]}"
+
+    def worker_metrics(self, name, timeout_s=5):
+        return parse_metrics(http_get(self.worker_url(name) + "/metrics", timeout_s))
+
+    def router_metrics(self, port=None):
+        return parse_metrics(http_get(self.router_url(port) + "/metrics"))
+
+    def debug(self, name, what, timeout_s=5):
+        """What a worker says at /debug/pages or /debug/handoffs."""
+        return json.loads(http_get(self.worker_url(name) + "/debug/" + what, timeout_s))
 
     def ready(self, name):
         try:
-            with urllib.request.urlopen(f"http://{self.host(name)}:{self.metrics_ports[name]}/readyz", timeout=5) as reply:
+            with urllib.request.urlopen(self.worker_url(name) + "/readyz", timeout=5) as reply:
                 return reply.status == 200
         except OSError:
             return False
 
-    def pages(self, name):
+    def pages(self, name, timeout_s=5):
         """State -> pages, over all kv_groups."""
         pages = {}
-        for key, value in self.worker_metrics(name).items():
+        for key, value in self.worker_metrics(name, timeout_s).items():
             if key.startswith("baton_pages{"):
                 state = key.split('state="')[1].split('"')[0]
                 pages[state] = pages.get(state, 0) + int(value)

@@ -1,5 +1,6 @@
 #include "tests/sim/engine.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace baton::sim {
@@ -56,7 +57,8 @@ TokenId next_token(const SamplingSpec& spec, int32_t choice, const std::vector<T
   const auto token = static_cast<TokenId>(drawn % kVocab);
   const auto generated = static_cast<int32_t>(tokens.size()) + 1 - prompt_len;
   *finish = FinishReason::kNone;
-  if (token == kEos && !spec.ignore_eos) {
+  const bool ends = std::count(spec.eos_ids.begin(), spec.eos_ids.end(), token) != 0;
+  if (ends && !spec.ignore_eos) {
     *finish = FinishReason::kStop;
   } else if (generated >= spec.max_tokens) {
     *finish = FinishReason::kLength;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/message_codec.h"
 
 namespace baton::sim {
 
@@ -43,18 +42,39 @@ bool Network::deliver_one() {
   auto [connection, from] = ready[random_.below(ready.size())];
   Side& sender = connection->side[from];
   Side& receiver = connection->side[1 - from];
-  Message message = std::move(sender.outgoing.front());
-  sender.outgoing.pop_front();
+  Message message = take(sender);
+  if (!watcher_(*sender.endpoint, *receiver.endpoint, message)) {
+    cut(connection, "a message was lost", nullptr);
+    return true;
+  }
+  if (may_come_twice(message) && random_.chance(faults_.duplicate_share))
+    sender.outgoing.push_back(message);
   receiver.endpoint->sink_(LinkMessage{receiver.link, std::move(message)});
   return true;
+}
+
+Message Network::take(Side& sender) {
+  std::deque<Message>& queue = sender.outgoing;
+  const bool is_long =
+      std::holds_alternative<Open>(queue[0]) || std::holds_alternative<Prefill>(queue[0]);
+  if (queue.size() > 1 && is_long && random_.chance(faults_.overtake_share))
+    std::swap(queue[0], queue[1]);
+  Message message = std::move(queue.front());
+  queue.pop_front();
+  return message;
+}
+
+// A connection repeats nothing, but the handlers of these promise to bear it.
+bool Network::may_come_twice(const Message& message) const {
+  return !std::holds_alternative<Open>(message) && !std::holds_alternative<Prefill>(message);
 }
 
 bool Network::dial_one() {
   std::vector<std::pair<Endpoint*, Endpoint*>> possible;
   for (Endpoint* from : endpoints_) {
     for (Endpoint* to : endpoints_) {
-      if (from != to && from->wanted_.count(to->address_) != 0 &&
-          dialled(*from, to->address_) == nullptr) {
+      if (from != to && !from->stopped_ && !to->stopped_ &&
+          from->wanted_.count(to->address_) != 0 && dialled(*from, to->address_) == nullptr) {
         possible.emplace_back(from, to);
       }
     }
@@ -62,8 +82,8 @@ bool Network::dial_one() {
   if (possible.empty()) return false;
   auto [from, to] = possible[random_.below(possible.size())];
   auto connection = std::make_unique<Connection>();
-  connection->side[0] = Side{from, from->next_link_++, {}};
-  connection->side[1] = Side{to, to->next_link_++, {}};
+  connection->side[0] = Side{from, from->add_link(), {}};
+  connection->side[1] = Side{to, to->add_link(), {}};
   connection->address = to->address_;
   const LinkId from_link = connection->side[0].link;
   const LinkId to_link = connection->side[1].link;
@@ -84,17 +104,6 @@ size_t Network::messages() const {
   for (const auto& connection : connections_)
     count += connection->side[0].outgoing.size() + connection->side[1].outgoing.size();
   return count;
-}
-
-bool Network::all_connected() const {
-  for (const Endpoint* from : endpoints_) {
-    for (const Endpoint* to : endpoints_) {
-      const bool wanted = from != to && from->wanted_.count(to->address_) != 0;
-      if (wanted && const_cast<Network*>(this)->dialled(*from, to->address_) == nullptr)
-        return false;
-    }
-  }
-  return true;
 }
 
 Network::Connection* Network::find(const Endpoint& endpoint, LinkId link, int* side) {
@@ -118,19 +127,30 @@ Network::Connection* Network::dialled(const Endpoint& from, const std::string& a
 
 void Network::cut(Connection* connection, const std::string& reason, const Endpoint* dead) {
   for (const Side& side : connection->side) {
-    if (side.endpoint != dead) side.endpoint->sink_(LinkDown{side.link, reason});
+    if (side.endpoint == dead) continue;
+    side.endpoint->leases_.at(side.link)->store(0);
+    side.endpoint->sink_(LinkDown{side.link, reason});
   }
   std::erase_if(connections_, [&](const auto& entry) { return entry.get() == connection; });
 }
 
 void Network::remove(Endpoint& endpoint) {
   std::erase(endpoints_, &endpoint);
-  std::vector<Connection*> broken;
+  for (Connection* connection : connections_of(endpoint)) cut(connection, "peer died", &endpoint);
+}
+
+void Network::cut_all_of(const Endpoint& endpoint) {
+  for (Connection* connection : connections_of(endpoint))
+    cut(connection, "no sign of life", nullptr);
+}
+
+std::vector<Network::Connection*> Network::connections_of(const Endpoint& endpoint) const {
+  std::vector<Connection*> found;
   for (const auto& connection : connections_) {
     if (connection->side[0].endpoint == &endpoint || connection->side[1].endpoint == &endpoint)
-      broken.push_back(connection.get());
+      found.push_back(connection.get());
   }
-  for (Connection* connection : broken) cut(connection, "peer died", &endpoint);
+  return found;
 }
 
 }  // namespace baton::sim

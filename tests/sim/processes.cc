@@ -15,8 +15,9 @@ RouteConfig patient_route() {
   return config;
 }
 
-WorkerConfig small_worker() {
+WorkerConfig small_worker(const WorkerShape& shape) {
   WorkerConfig config;
+  config.kvtransfer.digest = shape.digest;
   config.scheduler.step_tokens = 64;
   config.scheduler.chunk_tokens = 24;
   config.scheduler.running_max = 16;
@@ -40,11 +41,11 @@ std::vector<PagePool*> borrow(const std::vector<std::unique_ptr<PagePool>>& pool
   return borrowed;
 }
 
-PeerInfo info(Role role, const std::string& name, Epoch epoch) {
+PeerInfo info(Role role, const std::string& name, Epoch epoch, const std::string& compat = "") {
   return {.worker_id = name,
           .epoch = epoch,
           .role = role,
-          .kv_compat_id = role == Role::kRouter ? "" : "sim",
+          .kv_compat_id = compat,
           .model_name = "sim",
           .context_len = 1000,
           .vocab_size = kVocab};
@@ -120,23 +121,22 @@ SimWorker::SimWorker(Network& network, LoopbackFabric& fabric, const KvLayout& k
                      const Clock& clock, Epoch epoch, const WorkerShape& worker_shape,
                      std::vector<std::string>& violations)
     : shape(worker_shape),
-      config(small_worker()),
+      config(small_worker(shape)),
       layout(kv),
       pools(make_pools(layout, shape.pages)),
       mover(fabric, config.kvtransfer, layout, borrow(pools), clock,
             [this](MoverEvent event) {
               if (front.is_news(event)) inbox.emplace_back(std::move(event));
             },
-            {.stores_ourselves = shape.tcp_like}),
-      front(mover, shape.bug == SeededBug::kCommitsEarly,
-            [this](MoverEvent event) { inbox.emplace_back(std::move(event)); }),
+            {.stores_ourselves = shape.tcp_like, .faults = shape.faults}),
+      front(mover, shape.bug, [this](MoverEvent event) { inbox.emplace_back(std::move(event)); }),
       ledger(std::vector<int32_t>(layout.groups.size(), shape.pages)),
       prefix_cache(layout, ledger, epoch, true),
       scheduler(config.scheduler, layout, 1000, ledger, prefix_cache, clock),
       engine(layout, borrow(pools), mover, violations),
-      endpoint(network, info(shape.role, shape.address, epoch), shape.address,
+      endpoint(network, info(shape.role, shape.address, epoch, shape.kv_compat_id), shape.address,
                [this](LinkEvent event) { inbox.emplace_back(std::move(event)); }),
-      core(config, info(shape.role, shape.address, epoch),
+      core(config, info(shape.role, shape.address, epoch, shape.kv_compat_id),
            {layout, ledger, prefix_cache, scheduler, front, endpoint, engine, clock}) {
   ledger.set_eviction_listener(&prefix_cache);
   seed_bug();
@@ -164,7 +164,7 @@ void SimWorker::seed_bug(LinkMessage& message) {
 }
 
 bool SimWorker::handle_one() {
-  if (inbox.empty()) return false;
+  if (stopped || inbox.empty()) return false;
   WorkerEvent event = std::move(inbox.front());
   inbox.pop_front();
   if (auto* link_event = std::get_if<LinkEvent>(&event)) {
@@ -175,9 +175,15 @@ bool SimWorker::handle_one() {
   return true;
 }
 
+void SimWorker::set_stopped(bool stop) {
+  stopped = stop;
+  mover.set_stalled(stop);
+  endpoint.set_stopped(stop);
+}
+
 bool SimWorker::end_step() {
   StepOutput output;
-  if (!engine.end(&output)) return false;
+  if (stopped || !engine.end(&output)) return false;
   inbox.emplace_back(std::move(output));
   return true;
 }

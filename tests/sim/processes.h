@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Client final : public GenerationSink {
   std::vector<std::vector<TokenId>> received;  // per choice
   std::vector<FinishReason> finished;
   bool cancelled = false;
+  bool must_fail = false;  // larger than any pool
   std::string error;
 
   bool on_token(int32_t prompt_index, const TokenEvent& event) override;
@@ -59,6 +61,9 @@ struct WorkerShape {
   std::string address;
   int32_t pages = 40;
   bool tcp_like = false;
+  bool digest = false;
+  std::optional<FaultPlan> faults;  // of what it pushes
+  std::string kv_compat_id = "sim";
   SeededBug bug = SeededBug::kNone;
 };
 
@@ -69,10 +74,12 @@ struct SimWorker {
 
   bool handle_one();
   bool end_step();
+  void set_stopped(bool stop);    // SIGSTOP, SIGCONT
   std::string left_over() const;  // empty: idle, and every page is free or cached
   void check_sums(std::vector<std::string>& violations) const;
 
   const WorkerShape shape;
+  bool stopped = false;
   WorkerConfig config;
   std::deque<WorkerEvent> inbox;
   const KvLayout layout;

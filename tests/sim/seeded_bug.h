@@ -18,13 +18,14 @@ enum class SeededBug : uint8_t {
                        // write
   kNoGenerationCheck,  // D takes any DRAINED for one of its latest grant to that peer
   kCommitsEarly,       // P takes the end of computing for the end of copying
+  kAcksEarly,          // D takes whatever has landed for what was sent: the digest is not checked
 };
 
-// A mover that tells kDone as soon as the last page is queued.
+// A mover that, told to, says too early that a transfer is done or that its pages are intact.
 class EagerMover final : public PageMover {
  public:
-  EagerMover(LoopbackMover& mover, bool eager, Sink sink)
-      : mover_(mover), eager_(eager), sink_(std::move(sink)) {}
+  EagerMover(LoopbackMover& mover, SeededBug bug, Sink sink)
+      : mover_(mover), bug_(bug), sink_(std::move(sink)) {}
 
   std::string offer(LinkId link) override { return mover_.offer(link); }
   void allow(LinkId link, uint64_t slot_gen,
@@ -32,6 +33,14 @@ class EagerMover final : public PageMover {
     mover_.allow(link, slot_gen, pages);
   }
   void disallow(uint64_t slot_gen) override { mover_.disallow(slot_gen); }
+  void verify(uint64_t slot_gen, const std::vector<std::vector<int32_t>>& pages,
+              const PagesDigest& want) override {
+    if (bug_ == SeededBug::kAcksEarly) {
+      sink_({.kind = MoverEvent::Kind::kVerified, .slot_gen = slot_gen, .intact = true});
+    } else {
+      mover_.verify(slot_gen, pages, want);
+    }
+  }
   bool stores_ourselves(const std::string& transport) const override {
     return mover_.stores_ourselves(transport);
   }
@@ -46,7 +55,7 @@ class EagerMover final : public PageMover {
   void push(const std::vector<PushPage>& pages) override { mover_.push(pages); }
   void finish(TransferId transfer, uint64_t last_step) override {
     mover_.finish(transfer, last_step);
-    if (!eager_) return;
+    if (bug_ != SeededBug::kCommitsEarly) return;
     told_.insert(transfer);
     sink_({.kind = MoverEvent::Kind::kDone, .transfer = transfer});
   }
@@ -62,7 +71,7 @@ class EagerMover final : public PageMover {
 
  private:
   LoopbackMover& mover_;
-  const bool eager_;
+  const SeededBug bug_;
   const Sink sink_;
   std::set<TransferId> told_;
 };

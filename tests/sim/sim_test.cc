@@ -11,7 +11,7 @@
 using namespace baton::sim;
 
 TEST_CASE("whole clusters keep every promise under random schedules") {
-  constexpr uint64_t kSeeds = 12;
+  constexpr uint64_t kSeeds = 5;
   const uint64_t base = std::random_device()() % 1'000'000;
   for (const Scenario& scenario : scenarios()) {
     for (uint64_t seed = base; seed < base + kSeeds; ++seed) {
@@ -34,6 +34,21 @@ TEST_CASE("a seed reproduces a run exactly") {
   CHECK(first.handoffs == second.handoffs);
 }
 
+TEST_CASE("every scenario shows what its name says") {
+  for (const Scenario& scenario : scenarios()) {
+    std::map<std::string, int64_t> seen;
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      for (const auto& [what, count] : run_cluster(scenario.options, seed).seen)
+        seen[what] += count;
+    }
+    CAPTURE(scenario.name);
+    for (const std::string& what : scenario.shows) {
+      CAPTURE(what);
+      CHECK(seen[what] > 0);
+    }
+  }
+}
+
 TEST_CASE("the calm cluster really hands pages over") {
   const RunResult result = run_cluster({.cancel_rate = 0}, 1);
   CHECK(result.violations.empty());
@@ -46,7 +61,7 @@ TEST_CASE("seeded bugs are caught") {
   // else's.
   const ClusterOptions busy{.decodes = 1,
                             .pages = 16,
-                            .requests = 60,
+                            .load = {.requests = 60},
                             .cancel_rate = 6,
                             .copy_rate = 0.05,
                             .cuts = 2,
@@ -63,4 +78,17 @@ TEST_CASE("seeded bugs are caught") {
   CHECK(caught(SeededBug::kFreesOnTimeout, 400));
   CHECK(caught(SeededBug::kNoGenerationCheck, 400));
   CHECK(caught(SeededBug::kCommitsEarly, 400));
+}
+
+TEST_CASE("a digest that is not checked lets a corrupted answer through, which is noticed") {
+  ClusterOptions options{.digest = true, .transport = {.corrupt_share = 0.02}};
+  const auto caught = [&](SeededBug bug) {
+    options.bug = bug;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      if (!run_cluster(options, seed).violations.empty()) return true;
+    }
+    return false;
+  };
+  CHECK_FALSE(caught(SeededBug::kNone));
+  CHECK(caught(SeededBug::kAcksEarly));
 }

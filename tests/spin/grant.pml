@@ -3,14 +3,17 @@
  * Processes     D[i]: the decode worker as the connection of P[i] sees it (its steps are atomic: one loop). Pool: what D does of its
  *               own, timers and ends of sequences. P[i]: a prefill worker's control side. Copy[i]: its copies (a copy engine goes on
  *               while the process is stopped). Faults[i]: connections lost, workers killed.
- * Page states   free, granted, quarantined, used; "cached" is left out: it is free here, nobody writes to it.
+ * Page states   free, granted, verifying (COMMIT has come, D compares the digest), quarantined, used; "cached" is left out: it is free here,
+ *               nobody writes to it.
  * Messages      RESERVE GRANT FULL COMMIT ACK NAK RELEASE DRAINED DRAINED_ALL, each with the slot_gen where it has one.
  * P's stages    idle, reserving (RESERVE sent), holding (GRANT in hand, nothing begun), pushing, committed (COMMIT sent).
  * Proof of death: the pidfd of one incarnation, read by D at any later time.
  *
  * Checked       no write into a page that is not under the writer's grant; D decodes only what has arrived; every page in one
  *               state and the counts sum to the pool; when all has ended, every page has come home.
- * Bounds        PREFILLS workers of REQUESTS requests, GENERATIONS grants, LOSSES connections lost, DEATHS.
+ *               With DIGEST: D decodes nothing that was spoiled on the way.
+ * Bounds        PREFILLS workers of REQUESTS requests, GENERATIONS grants, LOSSES connections lost, DEATHS, LOCALS prompts that D prefills
+ *               itself while grants are outstanding.
  * Seeded bugs   BUG_* below: the checker must find each of them.
  */
 #ifndef PREFILLS
@@ -25,12 +28,15 @@
 #ifndef DEATHS
 #define DEATHS 0
 #endif
+#ifndef LOCALS
+#define LOCALS 0
+#endif
 #define PAGES 2
 #define GENERATIONS 3
 #define NOBODY 255
 
 mtype = { RESERVE, GRANT, FULL, COMMIT, ACK, NAK, RELEASE, DRAINED, DRAINED_ALL };
-mtype:page = { free, granted, quarantined, used };
+mtype:page = { free, granted, verifying, quarantined, used };
 mtype:stage = { idle, reserving, holding, pushing, committed };
 
 chan to_d[PREFILLS] = [3] of { mtype, byte };       /* message, slot_gen */
@@ -52,6 +58,8 @@ byte free_count = PAGES, granted_count, quarantined_count, used_count;
 
 /* What really lies in a page: the slot_gen of its last writer. */
 byte content[PAGES];
+bool spoiled[PAGES]; /* on its way here */
+byte locals = LOCALS;
 
 /* P. */
 byte incarnation[PREFILLS];
@@ -67,7 +75,7 @@ byte copy_gen[PREFILLS], copy_page[PREFILLS];
 inline count(s, change) {
   if
   :: s == free -> free_count = free_count + change
-  :: s == granted -> granted_count = granted_count + change
+  :: s == granted || s == verifying -> granted_count = granted_count + change
   :: s == quarantined -> quarantined_count = quarantined_count + change
   :: s == used -> used_count = used_count + change
   fi
@@ -79,7 +87,7 @@ inline move(page, next) {
   count(next, 1);
   assert(free_count + granted_count + quarantined_count + used_count == PAGES);
   if
-  :: next == free -> slot_gen[page] = 0; holder[page] = NOBODY; is_old[page] = false; incarnation_of[page] = 0; content[page] = 0
+  :: next == free -> slot_gen[page] = 0; holder[page] = NOBODY; is_old[page] = false; incarnation_of[page] = 0; content[page] = 0; spoiled[page] = false
   :: else
   fi
 }
@@ -160,13 +168,34 @@ end:
        if
        :: page < PAGES && state[page] == granted ->
           assert(content[page] == gen && !(copying[i] && copy_gen[i] == gen));
+#ifdef DIGEST
+          move(page, verifying)
+#else
           move(page, used);
           send_p(i, ACK, gen, page)
+#endif
        :: page < PAGES && state[page] == quarantined -> move(page, free); send_p(i, NAK, gen, page)
        :: else -> send_p(i, NAK, gen, 0)
        fi;
        gen = 0; page = 0
      }
+#ifdef DIGEST
+  /* The handoff thread has compared. */
+  :: atomic { nfull(to_p[i]) && ((state[0] == verifying && holder[0] == i) || (state[1] == verifying && holder[1] == i)) ->
+       if
+       :: state[0] == verifying && holder[0] == i -> page = 0
+       :: state[1] == verifying && holder[1] == i -> page = 1
+       fi;
+       gen = slot_gen[page];
+       if
+#ifndef BUG_DIGEST_NOT_CHECKED
+       :: spoiled[page] -> move(page, free); send_p(i, NAK, gen, page)
+#endif
+       :: else -> assert(!spoiled[page]); move(page, used); send_p(i, ACK, gen, page)
+       fi;
+       gen = 0; page = 0
+     }
+#endif
   :: atomic { to_d[i]?[DRAINED(_)] ->
        to_d[i]?DRAINED(gen);
        find(gen, page);
@@ -242,6 +271,8 @@ end:
      }
   :: atomic { state[0] == used -> move(0, free) }
   :: atomic { state[1] == used -> move(1, free) }
+  :: atomic { locals > 0 && state[0] == free -> locals--; move(0, used) }
+  :: atomic { locals > 0 && state[1] == free -> locals--; move(1, used) }
   od
 }
 
@@ -346,6 +377,12 @@ end:
        assert(state[copy_page[i]] == granted || state[copy_page[i]] == quarantined);
        assert(slot_gen[copy_page[i]] == copy_gen[i]);
        content[copy_page[i]] = copy_gen[i];
+#ifdef DIGEST
+       if
+       :: spoiled[copy_page[i]] = true
+       :: skip
+       fi;
+#endif
        written[i] = true
      }
   :: atomic { copying[i] && written[i] -> copying[i] = false; copy_gen[i] = 0; copy_page[i] = 0; written[i] = false }

@@ -2,11 +2,12 @@
 
 import concurrent.futures
 import json
-import random
 import time
 import urllib.error
 
-from harness import Load, assert_memory_flat, assert_none, cluster, memory, random_ids, scenario, settle, still_right
+from clients import left_behind
+from harness import cluster, random_ids, scenario, seeded
+from oracles import Load, assert_memory_flat, assert_none, memory, page_states, settle, still_right, wait_until
 
 
 @scenario(short=True)
@@ -33,7 +34,7 @@ def preemption_while_pages_land():
 @scenario()
 def shared_prefixes_at_full_pools():
     """Over 95 % of the pages in use with a prefix that all share (trt#12542, trt#12540)."""
-    rng = random.Random(43)
+    rng = seeded("shared prefixes at full pools")
     prefix = random_ids(rng, 128)
     with cluster(2, 1, worker={"--kv.pool-mib": 1}) as system:
         requests = Load(32, longest=120, max_tokens=100, prefix=prefix)
@@ -42,8 +43,8 @@ def shared_prefixes_at_full_pools():
         def watch(system):
             nonlocal fullest
             for _ in range(40):
-                pages = system.pages("decode-0")
-                fullest = max(fullest, 1 - pages.get("free", 0) / sum(pages.values()))
+                pages = page_states(system, "decode-0")
+                fullest = max(fullest, 1 - pages["free"] / pages["total"])
                 time.sleep(0.05)
 
         assert_none(requests.run(system, watch, parallel=32, repeat=4, timeout_s=120))
@@ -85,9 +86,9 @@ def three_hundred_transfers_to_one_peer():
 def a_large_request_among_many_small():
     """It is not starved by those that fit beside it (walk-through of PROTOCOL.md)."""
     with cluster(2, 1, worker={"--kv.pool-mib": 1}) as system:
-        small, large = Load(24, longest=60, max_tokens=20), Load(1, seed=3, shortest=1199, longest=1200, max_tokens=60)
+        small, large = Load(24, longest=60, max_tokens=150), Load(1, seed=3, shortest=1199, longest=1200, max_tokens=60)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            crowd = pool.submit(small.run, system, None, 24, 20, 120)
+            crowd = pool.submit(small.run, system, None, 24, 10, 120)
             time.sleep(0.3)
             begin = time.monotonic()
             assert_none(large.run(system, timeout_s=60))
@@ -125,23 +126,47 @@ def memory_is_flat_over_many_requests():
         settle(system)
 
 
-@scenario(short=True)
-def equal_and_absent_request_ids():
-    """A client's x-request-id is a label: equal ones and none do not get into each other's way (kvcached#327)."""
-    with cluster() as system:
-        requests = Load(12)
-        same = {"request_id": "one-for-all", "user": "somebody"}
-        requests.plan = [(prompt, {**fields, **(same if i % 2 else {})}) for i, (prompt, fields) in enumerate(requests.plan)]
-        assert_none(requests.run(system, repeat=3))
+@scenario()
+def every_decode_worker_is_full():
+    """FULL from all (walk-through of PROTOCOL.md): who waits too long gets 503 with Retry-After, the others their text."""
+    with cluster(1, 2, worker={"--kv.pool-mib": 1}, router={"--route.queue-wait-ms": 300}) as system:
+        requests = Load(24, shortest=300, longest=400, max_tokens=700)
+        served = refused = 0
+
+        def one(item):
+            nonlocal served, refused
+            (prompt, fields), want = item
+            try:
+                assert system.complete(prompt, timeout_s=60, **fields) == want
+                served += 1
+            except urllib.error.HTTPError as error:
+                assert error.code in (429, 503) and int(error.headers["Retry-After"]) >= 1, (error.code, error.headers)
+                refused += 1
+
+        with concurrent.futures.ThreadPoolExecutor(48) as pool:
+            list(pool.map(one, requests.items() * 2))
+        print(f"  {served} served, {refused} told to come back")
+        assert served and refused
         settle(system)
+        assert_none(Load(8).run(system))
 
 
 @scenario()
-def local_prefill_while_grants_are_outstanding():
-    """Short prompts that D computes itself beside long ones that land (walk-through of PROTOCOL.md)."""
-    with cluster(1, 1, worker={"--decode.local-prefill-tokens": 64}, router={"--route.local-prompt-tokens": 32}) as system:
-        short, long = Load(24, shortest=4, longest=60, max_tokens=30), Load(16, seed=2, shortest=200, longest=400, max_tokens=8)
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            first, second = pool.submit(short.run, system, None, 16, 3), pool.submit(long.run, system, None, 16, 3)
-            assert_none(first.result() + second.result())
-        settle(system)
+def preempted_requests_aborted_in_twenty_cycles():
+    """Eleven that do not fit together, all cut off; memory stays flat (sgl#18701)."""
+    rng = seeded("preempted and aborted")
+    with cluster(worker={"--kv.pool-mib": 1}) as system:
+
+        def cycle():
+            clients = [left_behind(system.ports[0], random_ids(rng, 40), max_tokens=900) for _ in range(11)]
+            wait_until("one is preempted", lambda: any(row["state"] == "preempted" for row in system.debug("decode-0", "handoffs")["attempts"]))
+            for client in clients:
+                client.close()
+            settle(system)
+
+        cycle()
+        before = memory(system)
+        for _ in range(20):
+            cycle()
+        assert_memory_flat(before, memory(system), growth_kib=2 << 10)
+        still_right(system, Load(8), 2)

@@ -1,0 +1,85 @@
+// What the attention kernels share: tensor core and copy instructions, the score's transformation
+// and the arithmetic of running softmax sums. Device code only.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/attention/attention_params.h"
+#include "kernels/cuda/ptx.cuh"
+
+namespace baton {
+
+inline __device__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&m)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
+               : "memory");
+}
+
+// 16 bytes to shared memory; zeros if not `wanted`.
+__device__ __forceinline__ void copy_or_zero(uint32_t to, const void* from, bool wanted) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+               "l"(__cvta_generic_to_global(from)), "r"(wanted ? 16 : 0)
+               : "memory");
+}
+
+// c[16 x 8] += a[16 x 16] * b[16 x 8]. Of c a thread has row lane / 4, columns 2 (lane % 4) and the
+// next, in c[0], c[1], and the same of row lane / 4 + 8 in c[2], c[3].
+__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                    uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+inline constexpr uint32_t kTwoOnes = 0x3f803f80;  // bf16
+
+__device__ __forceinline__ float minus_infinity() {
+  return __int_as_float(0xff800000);
+}
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// q.k as a power of two for the softmax.
+__device__ __forceinline__ float score_of(const AttentionParams& p, float dot) {
+  const float score = dot * p.score_factor;
+  if (p.cap_factor == 0) return score;
+  // tanh(x) = 1 - 2 / (exp(2x) + 1); exp overflowing to infinity gives 1.
+  constexpr float kTwoLog2E = 2.885390082f;
+  return p.cap_factor * (1.0f - __fdividef(2.0f, exp2f(kTwoLog2E * fminf(score, 40.0f)) + 1.0f));
+}
+
+__device__ __forceinline__ bool is_visible(int32_t key, int32_t position, int32_t window) {
+  return key <= position && (window == 0 || key > position - window);
+}
+
+// What to subtract from scores of maximum `max`: nothing where no score was visible yet.
+__device__ __forceinline__ float finite_max(float max) {
+  return max == minus_infinity() ? 0.0f : max;
+}
+
+}  // namespace baton

@@ -1,0 +1,7 @@
+#include "kernels/attention/decode_attention.cuh"
+
+namespace baton {
+
+template void launch_decode_attention<128>(const AttentionParams&, cudaStream_t);
+
+}  // namespace baton

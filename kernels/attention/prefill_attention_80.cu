@@ -1,0 +1,7 @@
+#include "kernels/attention/prefill_attention.cuh"
+
+namespace baton {
+
+template void launch_prefill_attention<80>(const AttentionParams&, cudaStream_t);
+
+}  // namespace baton

@@ -1,0 +1,69 @@
+// Prefill attention for Hopper's tensor cores: 128 rows (token, query head of the group) of a KV
+// head a CTA. A producer warp copies K and V in tiles of 128 keys, page by page, into a ring; two
+// consumer warpgroups own 64 rows each and take turns at the tensor cores, so that one multiplies
+// while the other computes weights; inside a warpgroup the scores of the next tile are multiplied
+// together with the values of this one (schedule of FlashAttention-3, Shah et al. 2024).
+#pragma once
+
+#include "kernels/attention/attention_pages_map.h"
+#include "kernels/attention/prefill_hopper_consumer.cuh"
+#include "kernels/attention/prefill_hopper_producer.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace baton {
+
+template <int kDim>
+__global__ void __launch_bounds__(kHopperThreads, 1)
+    prefill_attention_hopper_kernel(const __grid_constant__ HopperParams params,
+                                    const __grid_constant__ CUtensorMap map) {
+  using Layout = HopperLayout<kDim>;
+  extern __shared__ unsigned char memory[];
+  const HopperShared<kDim> shared = {(shared_address(memory) + 1023) & ~1023u};
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < 2 * Layout::kStages; ++s) {
+      barrier_init(shared.keys_full(s), 1);
+      barrier_init(shared.empty(shared.keys_full(s)), 2 * kGroupThreads / 32);
+    }
+    for (int slot = 0; slot < 2; ++slot) {
+      barrier_init(shared.item_full(slot), 1);
+      barrier_init(shared.empty(shared.item_full(slot)), 2 * kGroupThreads + kQLoaders);
+      barrier_init(shared.q_full(slot), kQLoaders);
+      barrier_init(shared.empty(shared.q_full(slot)), 2 * kGroupThreads / 32);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  wait_for_previous_kernels();
+  const int32_t group = static_cast<int32_t>(threadIdx.x) / kGroupThreads;
+  if (group == 0) {
+    give_up_registers<40>();
+    if (threadIdx.x < 32) {
+      HopperProducer<kDim>{params, map, shared, static_cast<int32_t>(threadIdx.x)}.run();
+    } else {
+      HopperQLoader<kDim>{params.attention, shared, static_cast<int32_t>(threadIdx.x) - 32}.run();
+    }
+  } else {
+    take_registers<232>();
+    HopperConsumer<kDim>{params.attention, shared, group - 1,
+                         static_cast<int32_t>(threadIdx.x) % kGroupThreads}
+        .run();
+  }
+}
+
+template <int kDim>
+void launch_prefill_attention_hopper(const AttentionParams& params, cudaStream_t stream) {
+  using Layout = HopperLayout<kDim>;
+  const auto kernel = prefill_attention_hopper_kernel<kDim>;
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  Layout::kSharedBytes),
+             "prefill attention");
+  int32_t box_tokens = kHopperTile;
+  while (params.page_tokens % box_tokens != 0) box_tokens /= 2;
+  launch("prefill attention",
+         {.grid = dim3(static_cast<unsigned>(params.plan.num_sms)),
+          .block = dim3(kHopperThreads),
+          .shared_bytes = Layout::kSharedBytes},
+         stream, kernel, HopperParams{params, box_tokens}, pages_map(params, kDim, box_tokens));
+}
+
+}  // namespace baton

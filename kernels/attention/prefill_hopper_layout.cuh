@@ -1,0 +1,102 @@
+// Where things lie in the shared memory of a Hopper prefill CTA, and the items it computes. Device
+// code only.
+#pragma once
+
+#include "kernels/attention/attention_pipeline.cuh"
+#include "kernels/attention/attention_tile.cuh"
+
+namespace baton {
+
+inline constexpr int32_t kHopperThreads = 384;
+inline constexpr int32_t kHopperTile = 128;
+inline constexpr int32_t kGroupRows = 64;  // of a warpgroup
+inline constexpr int32_t kGroupThreads = 128;
+inline constexpr int32_t kQLoaders = 96;
+
+// Columns of head_dim lie in halves of 64, each a swizzled tile of its own.
+template <int kDim>
+struct HopperLayout {
+  static constexpr int kHalves = kDim / 64;
+  static constexpr int kHalfBytes = kHopperTile * 128;
+  static constexpr int kTileBytes = kHalves * kHalfBytes;
+  static constexpr int kQHalfBytes = kGroupRows * 128;
+  static constexpr int kQBytes = kHalves * kQHalfBytes;  // of a warpgroup
+  static constexpr int kStages = kDim == 64 ? 4 : 2;
+  static constexpr int kKeysAt = 4 * kQBytes;  // q of two items
+  static constexpr int kValuesAt = kKeysAt + kStages * kTileBytes;
+  // Barriers: full and empty of each stage of K, then of V, then of the two slots for items, then
+  // of those for their q.
+  static constexpr int kBarriersAt = kValuesAt + kStages * kTileBytes;
+  static constexpr int kItemsAt = kBarriersAt + 16 * (2 * kStages + 4);
+  static constexpr int kSharedBytes = kItemsAt + 16 + 1024;  // the base is aligned by hand
+};
+
+struct HopperParams {
+  AttentionParams attention;
+  int32_t box_tokens;  // of a copy: divides the page and the tile
+};
+
+template <int kDim>
+struct HopperShared {
+  using Layout = HopperLayout<kDim>;
+  uint32_t base;
+  __device__ uint32_t q(int32_t slot, int32_t group) const {
+    return base + (2 * slot + group) * Layout::kQBytes;
+  }
+  __device__ uint32_t keys(int32_t stage) const {
+    return base + Layout::kKeysAt + stage * Layout::kTileBytes;
+  }
+  __device__ uint32_t values(int32_t stage) const {
+    return base + Layout::kValuesAt + stage * Layout::kTileBytes;
+  }
+  __device__ uint32_t keys_full(int32_t stage) const {
+    return base + Layout::kBarriersAt + 16 * stage;
+  }
+  __device__ uint32_t values_full(int32_t stage) const {
+    return keys_full(Layout::kStages + stage);
+  }
+  __device__ uint32_t item_full(int32_t slot) const {
+    return keys_full(2 * Layout::kStages + slot);
+  }
+  __device__ uint32_t q_full(int32_t slot) const { return item_full(2 + slot); }
+  __device__ uint32_t item(int32_t slot) const { return base + Layout::kItemsAt + 4 * slot; }
+  __device__ int32_t take_item(const RingPosition<2>& items) const {
+    const uint32_t full = item_full(items.stage);
+    barrier_wait(full, items.parity);
+    int32_t taken;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(taken) : "r"(item(items.stage)) : "memory");
+    barrier_arrive(empty(full));
+    return taken;
+  }
+  static __device__ uint32_t empty(uint32_t full) { return full + 8; }
+};
+
+// The rows of an item and the keys they see.
+struct HopperItem {
+  AttentionSequence sequence;
+  int32_t row_begin, rows, kv_head;
+  int32_t first_key, last_key;
+
+  __device__ HopperItem(const AttentionParams& p, int32_t item) {
+    const PrefillWork work = p.plan.prefill_work[item / p.num_kv_heads];
+    sequence = p.sequences[work.sequence];
+    kv_head = item % p.num_kv_heads;
+    row_begin = work.row_begin;
+    rows = min(kPrefillRows, sequence.num_tokens * p.group - row_begin);
+    first_key = p.window > 0 ? max(0, position_of(p, 0) - p.window + 1) : 0;
+    last_key = position_of(p, rows - 1);
+  }
+  __device__ int32_t position_of(const AttentionParams& p, int32_t row) const {
+    return sequence.first_pos + (row_begin + row) / p.group;
+  }
+  __device__ int32_t tile_begin() const { return first_key / kHopperTile; }
+  __device__ int32_t tile_end() const { return last_key / kHopperTile + 1; }
+  // The element of q (or y) where a row's head begins.
+  __device__ int64_t element(const AttentionParams& p, int32_t row, int64_t stride,
+                             int32_t dim) const {
+    const int32_t token = (row_begin + row) / p.group, head = (row_begin + row) % p.group;
+    return (sequence.row + token) * stride + (kv_head * p.group + head) * dim;
+  }
+};
+
+}  // namespace baton

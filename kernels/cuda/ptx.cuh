@@ -1,0 +1,76 @@
+// The PTX instructions that have no C++ name. Device code only.
+#pragma once
+
+#include <cstdint>
+
+namespace baton {
+
+// Returns when all kernels before this one in the stream have finished and their writes can be
+// seen. Free where the kernel was not started early (launch.h).
+__device__ __forceinline__ void wait_for_previous_kernels() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// The next kernel may start once all blocks of this one have come here (or ended). It still waits
+// for our results.
+__device__ __forceinline__ void let_next_kernel_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Asynchronous copy of 16 bytes from device to shared memory, past L1; both 16-byte aligned. The
+// copies of a thread are seen by that thread after wait_for_copies().
+__device__ __forceinline__ void copy_async_16(void* shared, const void* global) {
+  const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(global)
+               : "memory");
+}
+// Closes a group of copies (an empty one too).
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// All but the last kPending groups have arrived.
+template <int kPending>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+struct MmaA {
+  uint32_t v[4];
+};
+struct MmaB {
+  uint32_t v[2];
+};
+// sums [16, 8] += a [16, 16] b [16, 8]; lane (g, t) = (lane / 4, lane % 4) holds pairs of a from
+// row g, g + 8 (cols 2 t), g, g + 8 (cols 2 t + 8), of b col g (rows 2 t, 2 t + 8), and sums of row
+// g (cols 2 t, 2 t + 1) and g + 8.
+__device__ __forceinline__ void mma_16x8x16_bf16(float (&sums)[4], MmaA a, MmaB b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
+}
+
+// A barrier of all threads of a cluster; shared memory written before it is seen after it.
+__device__ __forceinline__ void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// `shared`, 16-byte aligned, as block `rank` of the cluster has it at the same place.
+__device__ __forceinline__ float4 load_shared_of(const float* shared, uint32_t rank) {
+  const auto here = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  uint32_t there;
+  float4 v;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(there)
+               : "memory");
+  return v;
+}
+
+// A barrier of `count` threads (whole warps); `id` 1..15, 0 is __syncthreads'.
+__device__ __forceinline__ void sync_threads_of(int id, int count) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
+}
+
+}  // namespace baton

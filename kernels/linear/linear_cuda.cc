@@ -1,0 +1,67 @@
+#include "kernels/linear/linear_cuda.h"
+
+#include "base/check.h"
+#include "kernels/linear/bias_cuda.h"
+#include "kernels/linear/skinny_gemm.h"
+
+namespace baton {
+namespace {
+
+// The weight, x, y and their shape, as both kinds of products want them.
+template <typename Args, typename Out>
+Args product_args(const LinearArgs<Bf16, Out>& args) {
+  const auto& weight = static_cast<const CudaLinearWeight&>(*args.weight);
+  Args product;
+  product.weight = weight.data();
+  product.x = args.x;
+  product.y = args.y;
+  product.y_stride = args.y_stride > 0 ? args.y_stride : weight.rows();
+  product.rows = static_cast<decltype(product.rows)>(weight.rows());
+  product.cols = static_cast<decltype(product.cols)>(weight.cols());
+  product.num_tokens = args.num_tokens;
+  return product;
+}
+
+template <typename Out>
+bool is_skinny(const LinearArgs<Bf16, Out>& args) {
+  return args.num_tokens <= kSkinnyTokensMax &&
+         skinny_gemm_takes(args.weight->rows(), args.weight->cols());
+}
+
+}  // namespace
+
+CudaLinear::CudaLinear(const CudaDevice& device) : num_sms_(device.num_sms), cublas_(device.name) {
+  prepare_skinny_gemm();
+}
+
+void CudaLinear::linear(const LinearArgs<Bf16>& args, cudaStream_t stream) {
+  if (is_skinny(args)) {
+    auto skinny = product_args<SkinnyArgs>(args);
+    skinny.bias = args.bias;
+    skinny.accumulate = args.accumulate;
+    return skinny_gemm(skinny, num_sms_, stream);
+  }
+  auto gemm = product_args<GemmArgs>(args);
+  // With a bias the product adds to y, which holds the bias by then: one rounding, of the sum.
+  const bool add = args.accumulate || args.bias != nullptr;
+  gemm.epilogue = add ? GemmEpilogue::kAdd : GemmEpilogue::kStore;
+  if (args.bias != nullptr) {
+    put_bias_cuda(args.bias, gemm.rows, gemm.num_tokens, args.accumulate, args.y, gemm.y_stride,
+                  stream);
+  }
+  cublas_.run(gemm, stream);
+}
+
+void CudaLinear::logits(const LinearArgs<Bf16, float>& args, cudaStream_t stream) {
+  CHECK(args.bias == nullptr && !args.accumulate) << "logits: no model has it";
+  if (is_skinny(args)) {
+    auto skinny = product_args<SkinnyArgs>(args);
+    skinny.is_float = true;
+    return skinny_gemm(skinny, num_sms_, stream);
+  }
+  auto gemm = product_args<GemmArgs>(args);
+  gemm.epilogue = GemmEpilogue::kFloat;
+  cublas_.run(gemm, stream);
+}
+
+}  // namespace baton

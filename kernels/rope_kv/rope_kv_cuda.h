@@ -1,0 +1,16 @@
+// Norm, rotation and the write of K and V on a GPU, one kernel. Contract: rope_kv.h; only enqueues
+// on `stream`. head_dim is a multiple of 16, at most 512; rotary_dim too where the rotation is
+// "half" style, else a multiple of 8; pages are bf16 or f16; pointers, page_bytes and layer_offset
+// are multiples of 16 bytes. Only q is changed inside qkv.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/bf16.h"
+#include "kernels/rope_kv/rope_kv.h"
+
+namespace baton {
+
+void rope_kv_cuda(const RopeKvArgs<Bf16>& args, cudaStream_t stream);
+
+}  // namespace baton

@@ -1,0 +1,69 @@
+// How a process touches the memory that KV pools are made of, its own and a peer's: the host's
+// (memfd and memcpy: handoff_memory.cc) or a GPU's (VMM allocations and copy engines:
+// handoff_memory_cuda.cc). What transport "mapped" needs of either. Handoff thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/scoped_fd.h"
+#include "base/status.h"
+#include "kvtransfer/poll_loop.h"
+#include "kvtransfer/transport.h"
+
+namespace baton {
+
+// Memory that two processes share; our mapping of it goes with the object.
+class SharedMemory {
+ public:
+  virtual ~SharedMemory() = default;
+  std::byte* data() const { return data_; }
+
+ protected:
+  explicit SharedMemory(std::byte* data) : data_(data) {}
+
+ private:
+  std::byte* const data_;
+};
+
+// Copies from our pages into a peer's, in order. Its destructor waits for those under way; nothing
+// is called afterwards.
+class CopyQueue {
+ public:
+  // So many of the oldest copies under way have completed. Called from PollLoop::poll.
+  using Done = std::function<void(int64_t copies)>;
+
+  virtual ~CopyQueue() = default;
+  virtual bool has_room() const = 0;
+  // True: it is complete already. False: it is under way, Done follows. REQUIRES: has_room().
+  virtual bool copy(std::byte* dst, const std::byte* src, int64_t bytes) = 0;
+};
+
+class HandoffMemory {
+ public:
+  enum class Kind : uint8_t { kHost = 1, kCuda = 2 };
+  struct Created {
+    std::unique_ptr<SharedMemory> memory;
+    ScopedFd fd;  // what a peer imports it by
+  };
+
+  virtual ~HandoffMemory() = default;
+  virtual Kind kind() const = 0;  // peers of unlike kinds cannot map each other's
+  virtual Result<Created> create(int64_t bytes) = 0;
+  // `bytes` as in create(), or a slab's. Refuses memory that is shorter.
+  virtual Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) = 0;
+  // To and from memory of the host; these wait.
+  virtual Status read(void* host, const std::byte* from, int64_t bytes) = 0;
+  virtual Status write(std::byte* to, const void* host, int64_t bytes) = 0;
+  // Copies kProbeSlices slices to `target` (probe.h) and reckons.
+  virtual Result<Measurement> measure(std::byte* target) = 0;
+  virtual std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) = 0;
+};
+
+std::unique_ptr<HandoffMemory> make_host_handoff_memory();
+// Of GPU `device`. Throws ConfigError or CudaError. Only in builds with CUDA.
+std::unique_ptr<HandoffMemory> make_cuda_handoff_memory(int32_t device);
+
+}  // namespace baton

@@ -1,0 +1,246 @@
+// HandoffMemory of a GPU: slabs are VMM allocations that travel between processes as POSIX file
+// descriptors (CUDA driver API, "Virtual Memory Management"), and copies run on the copy engines of
+// a stream of the handoff's own.
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <deque>
+#include <string>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "kernels/cuda/driver.h"
+#include "kernels/cuda/error.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/stream.h"
+#include "kvtransfer/handoff_memory.h"
+#include "kvtransfer/probe.h"
+#include "model/vmm_slabs.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kCopiesMax = 4096;  // under way at once
+
+CUmemLocation location_of(int32_t device) {
+  return {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+}
+
+// A peer's allocation at an address of ours, taken away with the object; the memory itself lives
+// while anybody maps it.
+class CudaMapping final : public SharedMemory {
+ public:
+  // `bytes`: a multiple of the granularity. Throws CudaError; `handle` stays the caller's.
+  CudaMapping(const CudaDriver& driver, int32_t device, CUmemGenericAllocationHandle handle,
+              int64_t bytes)
+      : SharedMemory(map(driver, device, handle, bytes)), driver_(driver), bytes_(bytes) {}
+  ~CudaMapping() override {
+    unmap(driver_, reinterpret_cast<CUdeviceptr>(data()), static_cast<size_t>(bytes_));
+  }
+
+ private:
+  static std::byte* map(const CudaDriver& driver, int32_t device,
+                        CUmemGenericAllocationHandle handle, int64_t bytes) {
+    const auto size = static_cast<size_t>(bytes);
+    CUdeviceptr at = 0;
+    driver_check(driver, driver.mem_address_reserve(&at, size, 0, 0, 0), "reserve addresses");
+    try {
+      driver_check(driver, driver.mem_map(at, size, 0, handle, 0), "map shared GPU memory");
+    } catch (...) {
+      driver.mem_address_free(at, size);
+      throw;
+    }
+    const CUmemAccessDesc access{.location = location_of(device),
+                                 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUresult allowed = driver.mem_set_access(at, size, &access, 1);
+    if (allowed != CUDA_SUCCESS) unmap(driver, at, size);
+    driver_check(driver, allowed, "access to shared GPU memory");
+    return reinterpret_cast<std::byte*>(at);
+  }
+  static void unmap(const CudaDriver& driver, CUdeviceptr at, size_t size) {
+    driver.mem_unmap(at, size);
+    driver.mem_address_free(at, size);
+  }
+
+  const CudaDriver& driver_;
+  const int64_t bytes_;
+};
+
+// An allocation of our own.
+class OwnSlab final : public SharedMemory {
+ public:
+  OwnSlab(std::unique_ptr<SlabMemory> memory, std::byte* data)
+      : SharedMemory(data), memory_(std::move(memory)) {}
+
+ private:
+  const std::unique_ptr<SlabMemory> memory_;  // takes the mapping down with it
+};
+
+// Copies on a stream. What has completed is learnt from a callback of the stream behind the last
+// copy, asked for when the handoff thread would go to sleep: one callback for many copies.
+class CudaCopyQueue final : public CopyQueue {
+ public:
+  CudaCopyQueue(PollLoop& loop, Done done) : loop_(loop), done_(std::move(done)) {
+    hook_ = loop.before_sleep([this] { return before_sleep(); });
+  }
+  ~CudaCopyQueue() override {
+    hook_.reset();
+    // The callback uses this object. Also when the context is lost: then nothing runs any more.
+    cudaStreamSynchronize(stream_.get());
+  }
+
+  bool has_room() const override { return started_ - reported_ < kCopiesMax; }
+
+  bool copy(std::byte* dst, const std::byte* src, int64_t bytes) override {
+    cuda_check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                               stream_.get()),
+               "push a slice");
+    ++started_;
+    return false;
+  }
+
+ private:
+  // Stream callback, a thread of the driver's: no CUDA calls.
+  static void CUDART_CB passed(void* self) {
+    auto* queue = static_cast<CudaCopyQueue*>(self);
+    queue->completed_.store(queue->marked_.load());
+    queue->loop_.wake();
+  }
+
+  bool before_sleep() {
+    const int64_t copies = completed_.load() - reported_;
+    if (copies > 0) {
+      reported_ += copies;
+      done_(copies);
+    }
+    if (started_ > marked_.load() && completed_.load() == marked_.load()) {
+      marked_.store(started_);
+      cuda_check(cudaLaunchHostFunc(stream_.get(), &passed, this), "follow the copies");
+    }
+    return copies == 0;  // what done_ was told must be looked at first
+  }
+
+  PollLoop& loop_;
+  const Done done_;
+  CudaStream stream_;
+  int64_t started_ = 0;
+  int64_t reported_ = 0;            // of them, to done_
+  std::atomic<int64_t> marked_{0};  // a callback stands behind so many
+  std::atomic<int64_t> completed_{0};
+  PollLoop::Watch hook_;
+};
+
+class CudaHandoffMemory final : public HandoffMemory {
+ public:
+  explicit CudaHandoffMemory(int32_t device) : device_(device), driver_(load_cuda_driver()) {
+    cuda_check(cudaSetDevice(device), "handoff: device");
+    granularity_ = vmm_slab_memory(device)->granularity();
+  }
+
+  Kind kind() const override { return Kind::kCuda; }
+  Result<Created> create(int64_t bytes) override;
+  Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) override;
+  Status read(void* host, const std::byte* from, int64_t bytes) override {
+    return copy_now(host, from, bytes, cudaMemcpyDeviceToHost);
+  }
+  Status write(std::byte* to, const void* host, int64_t bytes) override {
+    return copy_now(to, host, bytes, cudaMemcpyHostToDevice);
+  }
+  Result<Measurement> measure(std::byte* target) override;
+  std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) override {
+    cuda_check(cudaSetDevice(device_), "handoff: device");
+    return std::make_unique<CudaCopyQueue>(loop, std::move(done));
+  }
+
+ private:
+  int64_t rounded(int64_t bytes) const {
+    return (bytes + granularity_ - 1) / granularity_ * granularity_;
+  }
+  std::unique_ptr<SharedMemory> map_and_release(CUmemGenericAllocationHandle handle,
+                                                int64_t bytes) {
+    // The mapping keeps the memory; the handle has done its work.
+    struct Release {
+      const CudaDriver& driver;
+      CUmemGenericAllocationHandle handle;
+      ~Release() { driver.mem_release(handle); }
+    } release{driver_, handle};
+    return std::make_unique<CudaMapping>(driver_, device_, handle, rounded(bytes));
+  }
+  Status copy_now(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
+    if (cudaSetDevice(device_) != cudaSuccess ||
+        cudaMemcpy(to, from, static_cast<size_t>(bytes), kind) != cudaSuccess) {
+      return unavailable(std::string("GPU memory: ") + cudaGetErrorString(cudaGetLastError()));
+    }
+    return {};
+  }
+
+  const int32_t device_;
+  const CudaDriver driver_;
+  int64_t granularity_ = 0;
+};
+
+Result<HandoffMemory::Created> CudaHandoffMemory::create(int64_t bytes) {
+  try {
+    cuda_check(cudaSetDevice(device_), "handoff: device");
+    std::unique_ptr<SlabMemory> memory = vmm_slab_memory(device_);
+    std::byte* const base = memory->reserve(rounded(bytes));
+    Slab slab = memory->make_slab(base, rounded(bytes));
+    return Created{.memory = std::make_unique<OwnSlab>(std::move(memory), base),
+                   .fd = std::move(slab.fd)};
+  } catch (const std::exception& error) {
+    return unavailable(error.what());
+  }
+}
+
+Result<std::unique_ptr<SharedMemory>> CudaHandoffMemory::import(int fd, int64_t bytes) {
+  try {
+    cuda_check(cudaSetDevice(device_), "handoff: device");
+    CUmemGenericAllocationHandle handle = 0;
+    driver_check(driver_,
+                 driver_.mem_import(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                 "import the peer's GPU memory");
+    return map_and_release(handle, bytes);
+  } catch (const CudaError& error) {
+    return unavailable(error.what());
+  }
+}
+
+Result<Measurement> CudaHandoffMemory::measure(std::byte* target) {
+  try {
+    cuda_check(cudaSetDevice(device_), "handoff: device");
+    const DeviceBuffer source(kProbeSliceBytes);
+    CudaStream stream;
+    const auto copy_all = [&] {
+      for (int32_t i = 0; i < kProbeSlices; ++i) {
+        cuda_check(cudaMemcpyAsync(target + i * kProbeSliceBytes, source.data(), kProbeSliceBytes,
+                                   cudaMemcpyDeviceToDevice, stream.get()),
+                   "measure the handoff");
+      }
+      stream.synchronize();
+    };
+    copy_all();
+    const Stopwatch stopwatch;
+    copy_all();
+    const double gbps = gbps_of(kProbeSliceBytes * kProbeSlices, stopwatch.elapsed_us());
+    double latency_us = 1e9;
+    for (int32_t i = 0; i < kProbePings; ++i) {
+      const Stopwatch ping;
+      cuda_check(cudaMemcpyAsync(target, source.data(), 64, cudaMemcpyDeviceToDevice, stream.get()),
+                 "measure the handoff");
+      stream.synchronize();
+      latency_us = std::min(latency_us, ping.elapsed_us());
+    }
+    return Measurement{gbps, latency_us};
+  } catch (const CudaError& error) {
+    return unavailable(error.what());
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<HandoffMemory> make_cuda_handoff_memory(int32_t device) {
+  return std::make_unique<CudaHandoffMemory>(device);
+}
+
+}  // namespace baton

@@ -1,0 +1,150 @@
+// load_model for GPUs.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "kernels/cuda/backend_cuda.h"
+#include "kernels/cuda/error.h"
+#include "model/engine_cuda.h"
+#include "model/kv_plan.h"
+#include "model/model_source.h"
+#include "model/vmm_slabs.h"
+
+namespace baton {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+// Kept free of pages: the CUDA graphs, library workspaces and what the driver takes later.
+constexpr int64_t kReserveBytes = int64_t{3} << 29;
+// Of the fraction told to `progress`: loading the weights, then capturing the graphs.
+constexpr double kWeightsShare = 0.9;
+
+// "cuda" is "cuda:0".
+int32_t parse_device(const std::string& device) {
+  const std::string prefix = "cuda:";
+  if (device == "cuda") return 0;
+  const std::string number = device.starts_with(prefix) ? device.substr(prefix.size()) : "";
+  if (number.empty() || number.size() > 3 ||
+      number.find_first_not_of("0123456789") != std::string::npos) {
+    throw ConfigError("device: got \"" + device + "\", want cpu, cuda or cuda:N");
+  }
+  return std::stoi(number);
+}
+
+void check_supported(const ModelConfig& config, const EngineOptions& options) {
+  const auto refuse = [&](const char* what, const std::string& got, const char* want) {
+    throw ConfigError(config.name + " on " + options.device + ": " + what + ": got " + got +
+                      ", want " + want);
+  };
+  if (config.head_dim % 8 != 0 || config.head_dim > 256)
+    refuse("head size", std::to_string(config.head_dim), "a multiple of 8 up to 256");
+  if (config.num_heads / config.num_kv_heads > 16)
+    refuse("query heads a KV head", std::to_string(config.num_heads / config.num_kv_heads),
+           "at most 16");
+  if (options.kv_dtype != "auto" && options.kv_dtype != "bf16")
+    refuse("kv.dtype", options.kv_dtype, "auto or bf16");
+  if (options.page_tokens % 16 != 0)
+    refuse("kv.page_tokens", std::to_string(options.page_tokens), "a multiple of 16");
+}
+
+Weights load_timed(ModelSource& source, CudaBackend& backend,
+                   const std::function<void(double)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t bytes = weight_bytes(source.store);
+  int64_t told = 0;
+  Weights weights = load_weights(source.config, std::move(source.store), source.names, backend,
+                                 [&](double fraction) {
+                                   if (progress) progress(fraction * kWeightsShare);
+                                   const auto quarters = static_cast<int64_t>(fraction * 4);
+                                   if (quarters > std::exchange(told, quarters))
+                                     log_info("weights_loading", {{"percent", quarters * 25}});
+                                 });
+  backend.finish_loading();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log_info("weights_loaded", {{"gib", static_cast<double>(bytes) / kGiB},
+                              {"seconds", seconds},
+                              {"gb_per_s", static_cast<double>(bytes) / 1e9 / seconds}});
+  return weights;
+}
+
+// Of the forward pass and the logits, about: what is allocated after the pages.
+int64_t scratch_bytes(const ModelConfig& config, const EngineOptions& options,
+                      int32_t context_len) {
+  const int64_t token_elems =
+      int64_t{2} * config.hidden_size +
+      int64_t{2} * (config.num_heads + config.num_kv_heads) * config.head_dim +
+      int64_t{3} * config.intermediate_size;
+  const int64_t rows = std::max(options.running_max, 64);
+  return options.step_tokens_max * token_elems * int64_t{sizeof(Bf16)} +
+         rows * (int64_t{config.vocab_size} * 4 + config.hidden_size * 2) +
+         int64_t{context_len} * config.head_dim * 4;
+}
+
+int64_t pool_bytes(const ModelConfig& config, const KvLayout& layout, const EngineOptions& options,
+                   int32_t context_len, int64_t total_bytes) {
+  if (options.kv_bytes > 0) return options.kv_bytes;
+  if (options.gpu_memory_utilization <= 0) return kv_bytes_for(layout, context_len);
+  size_t free = 0, total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  const int64_t used = static_cast<int64_t>(total - free);
+  const auto allowed =
+      static_cast<int64_t>(options.gpu_memory_utilization * static_cast<double>(total_bytes));
+  const int64_t left = allowed - used - scratch_bytes(config, options, context_len) - kReserveBytes;
+  if (left < kv_bytes_for(layout, layout.groups[0].page_tokens)) {
+    throw ConfigError("GPU memory: gpu_memory_utilization allows " + std::to_string(allowed >> 20) +
+                      " MiB, of which " + std::to_string(used >> 20) +
+                      " MiB are taken; nothing is left for the KV cache");
+  }
+  return left;
+}
+
+}  // namespace
+
+LoadedModel load_cuda_model(const std::string& path, const EngineOptions& options, LayerSink* sink,
+                            const std::function<void(double)>& progress) {
+  const int32_t index = parse_device(options.device);
+  ModelSource source = options.dummy_weights ? open_dummy_model(path) : open_model(path);
+  check_supported(source.config, options);
+  std::unique_ptr<CudaBackend> backend = make_cuda_backend(index);
+  const int32_t context_len = context_len_of(source.config, options);
+  try {
+    Weights weights = load_timed(source, *backend, progress);
+    LoadedModel model{.cuda_device = index};
+    model.layout = plan_kv_layout(source.config, options.page_tokens, Dtype::kBF16);
+    const std::vector<int32_t> num_pages =
+        plan_pages(model.layout, pool_bytes(source.config, model.layout, options, context_len,
+                                            backend->device().total_bytes));
+    std::vector<const PagePool*> pools;
+    for (size_t g = 0; g < model.layout.groups.size(); ++g) {
+      model.pools.push_back(std::make_unique<PagePool>(model.layout.groups[g], num_pages[g],
+                                                       options.slab_bytes,
+                                                       vmm_slab_memory(backend->device().index)));
+      pools.push_back(model.pools.back().get());
+    }
+    model.facts =
+        make_facts(source.config, weights.store, model.layout, context_len, "cuda", backend->isa());
+    model.engine =
+        std::make_unique<CudaEngine>(CudaEngineParts{.config = std::move(source.config),
+                                                     .layout = model.layout,
+                                                     .backend = std::move(backend),
+                                                     .weights = std::move(weights),
+                                                     .pools = std::move(pools),
+                                                     .sink = sink,
+                                                     .step_tokens_max = options.step_tokens_max,
+                                                     .running_max = options.running_max,
+                                                     .context_len = context_len,
+                                                     .graphs = options.cuda_graphs},
+                                     [&](double fraction) {
+                                       if (progress)
+                                         progress(kWeightsShare + (1 - kWeightsShare) * fraction);
+                                     });
+    return model;
+  } catch (const CudaError& error) {
+    throw ConfigError(options.device + ": " + error.what());
+  }
+}
+
+}  // namespace baton

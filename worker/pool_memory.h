@@ -1,0 +1,14 @@
+// What a worker's pages are made of, for the handoff: in the one file of two that the build chose.
+#pragma once
+
+#include <memory>
+
+#include "kvtransfer/handoff_memory.h"
+#include "model/engine.h"
+
+namespace baton {
+
+// Null: the host's memory.
+std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel& model);
+
+}  // namespace baton

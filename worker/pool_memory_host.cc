@@ -1,0 +1,9 @@
+#include "worker/pool_memory.h"
+
+namespace baton {
+
+std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel&) {
+  return nullptr;
+}
+
+}  // namespace baton
