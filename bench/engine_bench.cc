@@ -125,12 +125,8 @@ void Bench::open_slots(const Shape& shape, StepInput* input) {
 StepInput Bench::decode_step(const Shape& shape, int32_t step) {
   StepInput input{.step = next_step_++};
   for (int32_t i = 0; i < shape.sequences; ++i) {
-    Chunk& decode = input.chunks.emplace_back(chunk(i, shape.tokens + step - 1, 1));
-    if (step == 0) {
-      decode.tokens = {1000 + i};
-    } else {
-      decode.use_last = true;
-    }
+    Chunk& decode = input.chunks.emplace_back(chunk(i, shape.tokens - 1 + step, 1));
+    decode.use_last = true;
     decode.sample_slots = {i};
   }
   return input;
@@ -151,13 +147,13 @@ StepOutput Bench::collect() {
 
 void Bench::print_decode(const Shape& shape, int32_t steps) {
   Engine& engine = *model_.engine;
-  StepInput first = decode_step(shape, 1);
+  StepInput first = decode_step(shape, 0);
   open_slots(shape, &first);
   engine.submit(std::move(first));
   std::vector<double> step_us, host_us, idle_us;
   auto last = Clock::now();
   for (int32_t i = 1; i <= steps; ++i) {
-    StepInput next = decode_step(shape, i + 1);
+    StepInput next = decode_step(shape, i);
     const auto begin = Clock::now();
     engine.submit(std::move(next));
     const auto submitted = Clock::now();

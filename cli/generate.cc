@@ -178,6 +178,7 @@ void add_sampling_options(CLI::App& command, SamplingSpec& spec) {
 }
 
 void add_engine_options(CLI::App& command, EngineOptions& engine) {
+  command.add_option("--device", engine.device, "cpu, cuda or cuda:N");
   command.add_option("--page-tokens", engine.page_tokens, "Tokens in a KV page");
   command.add_option("--threads", engine.threads, "Compute threads; 0 = all cores");
   command.add_option("--kv-dtype", engine.kv_dtype, "auto, f32, f16 or bf16");

@@ -132,8 +132,8 @@ class CudaCopyQueue final : public CopyQueue {
 
 class CudaHandoffMemory final : public HandoffMemory {
  public:
-  explicit CudaHandoffMemory(int32_t device) : device_(device), driver_(load_cuda_driver()) {
-    cuda_check(cudaSetDevice(device), "handoff: device");
+  explicit CudaHandoffMemory(int32_t device)
+      : device_(made_current(device)), driver_(load_cuda_driver()) {
     granularity_ = vmm_slab_memory(device)->granularity();
   }
 
@@ -153,6 +153,10 @@ class CudaHandoffMemory final : public HandoffMemory {
   }
 
  private:
+  static int32_t made_current(int32_t device) {
+    cuda_check(cudaSetDevice(device), "handoff: device");
+    return device;
+  }
   int64_t rounded(int64_t bytes) const {
     return (bytes + granularity_ - 1) / granularity_ * granularity_;
   }
@@ -166,16 +170,23 @@ class CudaHandoffMemory final : public HandoffMemory {
     } release{driver_, handle};
     return std::make_unique<CudaMapping>(driver_, device_, handle, rounded(bytes));
   }
+  // On a stream of our own: a plain cudaMemcpy from pageable memory may return before the bytes are
+  // there, and a peer that looks at once would not see them.
   Status copy_now(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind) {
-    if (cudaSetDevice(device_) != cudaSuccess ||
-        cudaMemcpy(to, from, static_cast<size_t>(bytes), kind) != cudaSuccess) {
-      return unavailable(std::string("GPU memory: ") + cudaGetErrorString(cudaGetLastError()));
+    try {
+      cuda_check(cudaSetDevice(device_), "handoff: device");
+      cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_.get()),
+                 "handoff: copy");
+      stream_.synchronize();
+      return {};
+    } catch (const CudaError& error) {
+      return unavailable(error.what());
     }
-    return {};
   }
 
   const int32_t device_;
   const CudaDriver driver_;
+  CudaStream stream_;  // after device_ is current
   int64_t granularity_ = 0;
 };
 

@@ -77,7 +77,8 @@ void MappedTransport::on_message(uint64_t id) {
   if (it == connections_.end()) return;
   const Status status = answer(*it->second);
   if (status.ok()) return;
-  // Strangers leave no trace; a peer that has shown its nonce and leaves later is on its link's log.
+  // Strangers leave no trace; a peer that has shown its nonce and leaves later is on its link's
+  // log.
   if (it->second->known && !it->second->serving) {
     log_warn("mapped_refused", {{"link", it->second->link}, {"reason", status.message()}});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/cuda/range.h"
 #include "kernels/sampling/sampling_cuda.h"
 
 namespace baton {
@@ -113,6 +114,7 @@ const float* CudaForward::logits(int32_t begin, int32_t count) {
 
 void CudaForward::stage(const StepBatch& batch, std::span<const SampleParams> params,
                         const StepShape& shape, int32_t slot) {
+  const ProfilerRange range("stage");
   staging_->stage(batch.batch(), batch.logit_rows(), params, shape,
                   staged_host_[static_cast<size_t>(slot)].data(), staged_device_.data(), &staged_);
 }
@@ -124,6 +126,7 @@ void CudaForward::copy_staged(int32_t slot) {
 }
 
 void CudaForward::run_bucket(int32_t bucket, const StepInput& step) {
+  const ProfilerRange range("decode graph");
   CudaGraph& graph = graphs_[bucket];
   if (graph.valid()) {
     graph.launch(stream_);
@@ -138,6 +141,7 @@ void CudaForward::run_bucket(int32_t bucket, const StepInput& step) {
 }
 
 void CudaForward::enqueue(const StepShape& shape, const StepInput& step) {
+  const ProfilerRange range("enqueue forward");
   resolve_tokens_cuda(staged_.source_tokens, results_.as<SampleResult>(), tokens_.as<int32_t>(),
                       shape.tokens, stream_);
   forward_.hidden_states(staged_.batch, step);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/cuda/error.h"
+#include "kernels/cuda/range.h"
 
 namespace baton {
 namespace {
@@ -73,6 +74,7 @@ void CudaEngine::submit(StepInput input) {
 }
 
 void CudaEngine::begin(Step& step) {
+  const ProfilerRange range("begin step");
   const StepInput& input = step.input;
   if (waits_for_host(input)) finish_newest();
   choices_.update(input);
@@ -218,6 +220,7 @@ void CudaEngine::finish(Step& step) {
   Step& oldest = steps_[collected_ % kStepsInFlight];
   if (&oldest != &step) finish(oldest);
   watcher_.wait(step.watched);
+  const ProfilerRange range("finish step");
   step.finished = true;
   if (!step.watched.error.empty()) {
     broken_ = step.watched.error;

@@ -18,7 +18,9 @@ namespace {
 constexpr const char* kFamilies[] = {
     "llama", "llama3-rope-tied", "llama-yarn", "llama-bias", "qwen2", "qwen3", "mistral-swa"};
 constexpr int32_t kLanes = 4;
-constexpr double kErrorMax = 2e-2;
+// The CPU engine with every op's result rounded to bfloat16 is 0.012 to 0.029 from these tiny
+// models' references; a GPU rounds at the same places, its sums run in another order.
+constexpr double kErrorMax = 3.5e-2;
 constexpr float kClearMargin = 0.15F;
 
 EngineOptions cuda_options(int32_t page_tokens, const char* graphs = "on") {

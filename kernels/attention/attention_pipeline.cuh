@@ -68,6 +68,17 @@ __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// Makes what this thread wrote or saw written visible to whoever adds later, and shows what those
+// before wrote. Returns the value before.
+__device__ __forceinline__ int32_t add_acquire_release(int32_t* counter, int32_t value) {
+  int32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(counter)), "r"(value)
+               : "memory");
+  return before;
+}
+
 // A barrier of `threads` threads of the block.
 __device__ __forceinline__ void group_sync(int32_t id, int32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -1,19 +1,21 @@
 #include "kernels/attention/attention_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 
 namespace baton {
 namespace {
 
-// A sequence has at most this many units: 16 by their size, one more where a window cuts one.
-constexpr int32_t kUnitsAim = 16, kUnitsMax = kUnitsAim + 2;
-// A sequence is split when it is more than this much of what an SM has to do (one CTA alone nearly
-// saturates its SM, and partial sums cost)...
+// Units of a sequence, by their size; where a window cuts one there is one more. More of them for
+// long sequences, where their cost does not show.
+constexpr int32_t kUnitsAim = 16, kUnitsAimLong = 32, kLong = 4096;
+constexpr int32_t kUnitsMax = kUnitsAimLong + 2;
+// A sequence is split when it is this much more than a CTA's share of the step; a short one, where
+// sums from several CTAs cost more than they win, only when it is as much above an SM's share.
 constexpr double kSplitShare = 1.25;
-// ... into parts of about this much of it, so that the queue evens out what is left.
-constexpr double kPartShare = 1.0 / 3;
+constexpr int32_t kShort = 1536;
 constexpr int32_t kCountInts = 4;
 
 int32_t ceil_div(int32_t a, int32_t b) {
@@ -22,7 +24,7 @@ int32_t ceil_div(int32_t a, int32_t b) {
 
 int32_t unit_tokens_for(int32_t visible) {
   int32_t unit = kDecodeTile;
-  while (unit * kUnitsAim < visible) unit *= 2;
+  while (unit * (visible > kLong ? kUnitsAimLong : kUnitsAim) < visible) unit *= 2;
   return unit;
 }
 
@@ -61,7 +63,7 @@ AttentionPlanner::AttentionPlanner(const AttentionShape& shape, int32_t max_sequ
   CHECK_EQ(group_ * shape.num_kv_heads, shape.num_heads) << "query heads, KV heads x group";
 }
 
-// Only sequences above an SM's share are split, so there are fewer of them than SMs.
+// As many as one sequence an SM could fill: those beyond are not split.
 int32_t AttentionPlanner::max_slots() const {
   return (num_sms_ / shape_.num_kv_heads + 1) * kUnitsMax;
 }
@@ -127,7 +129,7 @@ void AttentionPlanner::add_decodes(std::span<const AttentionSequence> sequences,
       total += visible_span(sequence, row, group_, shape_.window).size();
     }
   }
-  const double share = total * shape_.num_kv_heads / num_sms_;
+  const double share = total * shape_.num_kv_heads / (num_sms_ * kDecodeCtasPerSm);
   int32_t slot = 0, used = 0;
   for (const AttentionSequence& sequence : sequences) {
     if (!is_decode(sequence)) continue;
@@ -145,6 +147,7 @@ void AttentionPlanner::add_decodes(std::span<const AttentionSequence> sequences,
           .block_table = sequence.block_table,
           .row = sequence.row + row / group_,
           .position = sequence.first_pos + row / group_,
+          .first_new = sequence.first_pos,
           .first_head = row % group_,
           .num_rows = std::min(kDecodeRows, sequence.num_tokens * group_ - row),
           .unit_tokens = unit,
@@ -154,11 +157,12 @@ void AttentionPlanner::add_decodes(std::span<const AttentionSequence> sequences,
           .first_unit = begin,
           .num_units = end - begin,
       };
-      if (span.size() <= kSplitShare * share || end - begin == 1) {
+      const double most = kSplitShare * share * (span.size() <= kShort ? kDecodeCtasPerSm : 1);
+      const int32_t step = std::max(1, static_cast<int32_t>(std::ceil(share / unit)));
+      if (span.size() <= most || step >= item.num_units || slot + item.num_units > max_slots()) {
         work[used++] = item;
         continue;
       }
-      const int32_t step = std::max(1, static_cast<int32_t>(kPartShare * share / unit));
       item.slot = slot;
       for (; item.unit_begin < end; item.unit_begin += step) {
         item.unit_end = std::min(item.unit_begin + step, end);
@@ -167,7 +171,6 @@ void AttentionPlanner::add_decodes(std::span<const AttentionSequence> sequences,
       slot += end - begin;
     }
   }
-  CHECK_LE(slot, max_slots()) << "partial sums of a step";
   CHECK_LE(used, max_decode_work()) << "decode items of a step";
   // The longest first, so that what the CTAs take last is short.
   std::sort(work, work + used,

@@ -29,6 +29,7 @@ struct DecodeWork {
   const int32_t* block_table;
   int32_t row;          // of q and y: the first token's
   int32_t position;     // the first token's
+  int32_t first_new;    // position of the sequence's first new token
   int32_t first_head;   // of the group: the first row's
   int32_t num_rows;     // (token, head): at most kDecodeRows
   int32_t unit_tokens;  // 0: no tokens, write zeros
@@ -69,7 +70,9 @@ struct AttentionShape {
 };
 
 // Where a plan's arrays lie. `lists_host` is what the caller copies to `lists` (lists_bytes, every
-// step, in the stream and before the first layer); `scratch` holds nothing from step to step.
+// step, in the stream and before the step's first kernel: attention reads lists, block
+// tables and older keys and values while the kernel before it still runs); `scratch` holds nothing
+// from step to step.
 struct AttentionPlanMemory {
   std::byte* lists_host = nullptr;  // pinned, 16-byte aligned
   std::byte* lists = nullptr;       // device, 16-byte aligned

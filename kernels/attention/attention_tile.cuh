@@ -64,13 +64,30 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return y;
 }
 
-// q.k as a power of two for the softmax.
-__device__ __forceinline__ float score_of(const AttentionParams& p, float dot) {
-  const float score = dot * p.score_factor;
-  if (p.cap_factor == 0) return score;
+__device__ __forceinline__ float capped_score(const AttentionParams& p, float dot) {
   // tanh(x) = 1 - 2 / (exp(2x) + 1); exp overflowing to infinity gives 1.
   constexpr float kTwoLog2E = 2.885390082f;
-  return p.cap_factor * (1.0f - __fdividef(2.0f, exp2f(kTwoLog2E * fminf(score, 40.0f)) + 1.0f));
+  const float x = fminf(dot * p.score_factor, 40.0f);
+  return p.cap_factor * (1.0f - __fdividef(2.0f, exp2f(kTwoLog2E * x) + 1.0f));
+}
+
+// Turns q.k into powers of two for the softmax: the branch is outside of the loops.
+template <int kRows, int kColumns>
+__device__ __forceinline__ void to_scores(const AttentionParams& p,
+                                          float (&dots)[kRows][kColumns]) {
+  if (p.cap_factor == 0) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) dots[r][c] *= p.score_factor;
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) dots[r][c] = capped_score(p, dots[r][c]);
+    }
+  }
 }
 
 __device__ __forceinline__ bool is_visible(int32_t key, int32_t position, int32_t window) {

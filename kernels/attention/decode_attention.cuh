@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kDecodeThreads, DecodeLayout<kDim>::kCtasPerSm
     for (int s = 0; s < Layout::kStages; ++s) {
       const uint32_t full = shared_address(shared + Layout::kBarriersAt) + 16 * s;
       barrier_init(full, 1);
-      barrier_init(full + 8, kDecodeConsumers / 32);
+      barrier_init(full + 8, kDecodeConsumers);
     }
     barrier_init_fence();
   }

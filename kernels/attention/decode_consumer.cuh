@@ -24,7 +24,7 @@ struct DecodeConsumer {
   uint32_t q[kSteps][4];
 
   __device__ int32_t row(int half) const { return lane / 4 + 8 * half; }
-  __device__ bool has_pair(int pair) const { return warp + 4 * pair < kSteps; }
+  __device__ bool has_pair(int pair) const { return kSteps % 4 == 0 || warp + 4 * pair < kSteps; }
   __device__ int32_t column(int block) const {
     return (warp + 4 * (block / 2)) * 16 + block % 2 * 8 + lane % 4 * 2;
   }
@@ -50,8 +50,7 @@ struct DecodeConsumer {
         if (flags & kDecodeItemBegin) load_q();
         add_tile(unit);
       }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(full + 8);
+      barrier_arrive(full + 8);
       ring.advance();
       if (flags & kDecodeUnitEnd) end_unit(unit, sums);
       if (flags & kDecodeItemEnd) {
@@ -95,14 +94,14 @@ struct DecodeConsumer {
     const int32_t last_key = info->key_begin + kDecodeTile - 1;
     const bool all_visible =
         last_key <= info->position && (p.window == 0 || info->key_begin > info->last - p.window);
+    to_scores(p, scores);
+    if (all_visible) return;
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float value = score_of(p, scores[m][e]);
         const int32_t key = info->key_begin + Layout::key_of(2 * warp + m, lane % 4 * 2 + e % 2);
-        scores[m][e] =
-            all_visible || is_visible(key, position[e / 2], p.window) ? value : minus_infinity();
+        if (!is_visible(key, position[e / 2], p.window)) scores[m][e] = minus_infinity();
       }
     }
   }
@@ -212,13 +211,12 @@ struct DecodeConsumer {
   // Counts this item's units as done. True for the item that finishes the last.
   __device__ bool all_units_done() {
     auto* vote = reinterpret_cast<volatile int32_t*>(shared + Layout::kVoteAt);
-    __threadfence();
-    group_sync(1, kDecodeConsumers);
+    group_sync(1, kDecodeConsumers);  // all threads' sums are written
     if (warp == 0 && lane == 0) {
       int32_t* ticket = &p.plan.tickets[info->slot * p.num_kv_heads + info->kv_head];
-      const bool last = atomicAdd(ticket, info->part_units) + info->part_units == info->num_units;
+      const int32_t before = add_acquire_release(ticket, info->part_units);
+      const bool last = before + info->part_units == info->num_units;
       if (last) *ticket = 0;
-      __threadfence();
       *vote = last;
     }
     group_sync(1, kDecodeConsumers);

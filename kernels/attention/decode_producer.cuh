@@ -11,6 +11,19 @@ namespace baton {
 template <int kDim>
 struct DecodeProducer {
   using Layout = DecodeLayout<kDim>;
+
+  // A lane's share of a tile: some keys of K's first half, of its other halves, or of V.
+  struct Copy {
+    int32_t tokens, in_tile;
+    int32_t side, half;
+    bool exists;
+  };
+  __device__ Copy copy_of(int32_t tokens) const {
+    const int32_t boxes = kDecodeTile / tokens, part = lane / boxes;
+    return {tokens, lane % boxes * tokens, part / Layout::kHalves, part % Layout::kHalves,
+            part < 2 * Layout::kHalves};
+  }
+
   const AttentionParams& p;
   const DecodeMaps& maps;
   unsigned char* const shared;
@@ -19,23 +32,34 @@ struct DecodeProducer {
   RingPosition<Layout::kStages> q_ring = {0, 0};  // where q was last sent
   int32_t tiles_since_q = Layout::kStages;
   int32_t tile_info = 0;
+  // What this lane copies of whole tiles and of a sequence's ends. This warp feeds the whole CTA:
+  // no division in its loop.
+  const Copy whole = copy_of(Layout::kSwizzled ? maps.box_tokens : 8);
+  const Copy ends = copy_of(Layout::kSwizzled ? kDecodeEndBox : 8);
+  const uint32_t page_factor = 0xffffffffu / p.page_tokens + 1;
 
   __device__ uint32_t full() const {
     return shared_address(shared + Layout::kBarriersAt) + 16 * ring.stage;
   }
   __device__ uint32_t empty() const { return full() + 8; }
 
-  // Work lists and block tables come by copies that precede the step's first kernel, so the first
-  // item is opened while the kernel before this one still runs.
+  // Work lists and block tables come by copies that precede the step's first kernel, and keys and
+  // values of older tokens by earlier steps: so much is read while the kernel before this one still
+  // runs, and q and the new tokens' tile when it has finished.
   __device__ void run() {
-    const int32_t first_item = static_cast<int32_t>(blockIdx.x);
-    Item opened = open(first_item);
+    int32_t item = static_cast<int32_t>(blockIdx.x);
+    Item opened = open(item);
     const int32_t total = p.plan.counts[0] * p.num_kv_heads;
+    const uint32_t first_full = full();
+    const int32_t early_end = min(opened.end_key, opened.work.first_new - kDecodeTile + 1);
+    int32_t early = 0;
+    for (; early < Layout::kStages && opened.key < early_end; ++early) send_tile(&opened);
     wait_for_previous_kernels();
-    for (int32_t item = first_item; item < total;) {
+    if (early > 0) copy_q(opened.stage, first_full);
+    while (item < total) {
       int32_t next = 0;
       if (lane == 0) next = atomicAdd(&p.plan.queues[0], 1) + gridDim.x;
-      produce(opened);
+      produce(&opened);
       item = __shfl_sync(~0u, next, 0);
       if (item < total) opened = open(item);
     }
@@ -62,12 +86,13 @@ struct DecodeProducer {
     __syncwarp();
   }
 
-  // An item and what its first tile needs.
+  // An item and the tile to be sent next.
   struct Item {
     DecodeWork work;
     DecodeStageInfo stage;
-    int32_t begin_key, end_key;
-    int32_t page;
+    int32_t key, end_key;
+    int32_t unit_end;
+    int32_t page;  // of this lane's copy
   };
 
   __device__ Item open(int32_t item) const {
@@ -88,54 +113,69 @@ struct DecodeProducer {
     if (work.unit_tokens == 0) return opened;
     stage.last = work.position + (work.first_head + work.num_rows - 1) / p.group;
     stage.first = p.window > 0 ? max(0, work.position - p.window + 1) : 0;
-    opened.begin_key =
-        max(stage.first, work.unit_begin * work.unit_tokens) / kDecodeTile * kDecodeTile;
+    stage.unit = work.unit_begin - work.first_unit;
+    opened.key = max(stage.first, work.unit_begin * work.unit_tokens) / kDecodeTile * kDecodeTile;
     opened.end_key = min(stage.last + 1, work.unit_end * work.unit_tokens);
-    opened.page = page_of(opened, opened.begin_key);
+    opened.unit_end = (work.unit_begin + 1) * work.unit_tokens;
+    opened.page = page_of(opened, opened.key);
     return opened;
   }
 
-  __device__ void produce(const Item& opened) {
-    DecodeStageInfo stage = opened.stage;
-    const int32_t unit_tokens = opened.work.unit_tokens;
-    if (unit_tokens == 0) {
-      stage.flags |= kDecodeItemEnd | kDecodeNoKeys;
-      begin(stage, 0);
+  // Sends what has not been sent early.
+  __device__ void produce(Item* item) {
+    if (item->work.unit_tokens == 0) {
+      item->stage.flags |= kDecodeItemEnd | kDecodeNoKeys;
+      begin(item->stage, 0);
       ring.advance();
       ++tiles_since_q;
       return;
     }
-    int32_t page = opened.page;
-    for (int32_t key = opened.begin_key; key < opened.end_key; key += kDecodeTile) {
-      const int32_t next_key = key + kDecodeTile;
-      const bool is_end = next_key >= opened.end_key;
-      const int32_t next_page = is_end ? -1 : page_of(opened, next_key);
-      stage.key_begin = key;
-      stage.unit = key / unit_tokens - opened.work.first_unit;
-      if (is_end || next_key % unit_tokens == 0) stage.flags |= kDecodeUnitEnd;
-      if (is_end) stage.flags |= kDecodeItemEnd;
-      copy_tile(stage, page);
-      stage.flags = 0;
-      page = next_page;
+    while (item->key < item->end_key) {
+      const bool with_q = (item->stage.flags & kDecodeItemBegin) != 0;
+      const uint32_t barrier = full();
+      send_tile(item);
+      if (with_q) copy_q(item->stage, barrier);
     }
   }
 
-  // Keys of a copy: a box of a tensor, or a piece. A sequence's ends are read in small boxes.
-  __device__ int32_t box_tokens(const DecodeStageInfo& stage, int32_t tile) const {
-    if constexpr (!Layout::kSwizzled) return 8;
-    const bool whole = tile >= stage.first && tile + kDecodeTile - 1 <= stage.last;
-    return whole ? maps.box_tokens : kDecodeEndBox;
+  __device__ void send_tile(Item* item) {
+    DecodeStageInfo& stage = item->stage;
+    const int32_t next_key = item->key + kDecodeTile;
+    const bool is_end = next_key >= item->end_key;
+    const bool is_unit_end = is_end || next_key == item->unit_end;
+    const int32_t next_page = is_end ? -1 : page_of(*item, next_key);
+    stage.key_begin = item->key;
+    stage.flags |= (is_unit_end ? kDecodeUnitEnd : 0) | (is_end ? kDecodeItemEnd : 0);
+    copy_tile(stage, item->page);
+    stage.flags = 0;
+    item->key = next_key;
+    item->page = next_page;
+    if (is_unit_end) {
+      ++stage.unit;
+      item->unit_end += item->work.unit_tokens;
+    }
+  }
+
+  // A sequence's ends are read in small boxes.
+  __device__ const Copy& copy_of_tile(const DecodeStageInfo& stage, int32_t tile) const {
+    return tile >= stage.first && tile + kDecodeTile - 1 <= stage.last ? whole : ends;
+  }
+
+  __device__ int32_t page_index(int32_t key) const {
+    // Exact for keys below 2^32 / page_tokens.
+    return static_cast<int32_t>(__umulhi(static_cast<uint32_t>(key), page_factor));
   }
 
   // The page of this lane's copy; -1 where no row sees any of it.
   __device__ int32_t page_of(const Item& item, int32_t tile) const {
-    const int32_t tokens = box_tokens(item.stage, tile);
-    const int32_t key = tile + lane % (kDecodeTile / tokens) * tokens;
-    if (key > item.stage.last || key + tokens - 1 < item.stage.first) return -1;
-    return item.work.block_table[key / p.page_tokens];
+    const Copy copy = copy_of_tile(item.stage, tile);
+    const int32_t key = tile + copy.in_tile;
+    if (!copy.exists || key > item.stage.last || key + copy.tokens - 1 < item.stage.first)
+      return -1;
+    return item.work.block_table[page_index(key)];
   }
 
-  // There is one place for q: its last item must have been begun by the consumers.
+  // There is one place for q: the last item must have been begun by the consumers.
   __device__ void await_q_place() {
     if (tiles_since_q < Layout::kStages) {
       const uint32_t back = q_ring.stage;
@@ -145,43 +185,41 @@ struct DecodeProducer {
     q_ring = ring;
   }
 
-  // Lane i copies box (or piece) i of K's first half, then of its other halves, then of V.
   __device__ void copy_tile(const DecodeStageInfo& stage, int32_t page) {
-    const int32_t tokens = box_tokens(stage, stage.key_begin);
-    const int32_t boxes = kDecodeTile / tokens;
-    const int32_t in_tile = lane % boxes * tokens, part = lane / boxes;
-    const bool copies = page >= 0 && part < 2 * Layout::kHalves;
-    const int32_t bytes = tokens * (Layout::kSwizzled ? 128 : Layout::kRowBytes);
+    const Copy copy = copy_of_tile(stage, stage.key_begin);
     const bool with_q = (stage.flags & kDecodeItemBegin) != 0;
     if (with_q) await_q_place();
     ++tiles_since_q;
-    begin(stage, __popc(__ballot_sync(~0u, copies)) * bytes +
+    const int32_t bytes = copy.tokens * (Layout::kSwizzled ? 128 : Layout::kRowBytes);
+    begin(stage, __popc(__ballot_sync(~0u, page >= 0)) * bytes +
                      (with_q ? stage.rows * Layout::kRowBytes : 0));
-    if (copies) {
-      const int32_t side = part / Layout::kHalves, half = part % Layout::kHalves;
-      const uint32_t to =
-          shared_address(shared) + ring.stage * Layout::kStageBytes + side * Layout::kTileBytes;
-      const int32_t head = side * p.num_kv_heads + stage.kv_head;
-      const int32_t in_page = (stage.key_begin + in_tile) % p.page_tokens;
+    if (page >= 0) {
+      const uint32_t to = shared_address(shared) + ring.stage * Layout::kStageBytes +
+                          copy.side * Layout::kTileBytes;
+      const int32_t head = copy.side * p.num_kv_heads + stage.kv_head;
+      const int32_t key = stage.key_begin + copy.in_tile;
+      const int32_t in_page = key - page_index(key) * p.page_tokens;
       if constexpr (Layout::kSwizzled) {
-        tensor_copy(to + half * Layout::kHalfBytes + in_tile * 128,
-                    tokens == maps.box_tokens ? maps.whole : maps.ends, full(), half * 64, in_page,
-                    head, page);
+        tensor_copy(to + copy.half * Layout::kHalfBytes + copy.in_tile * 128,
+                    copy.tokens == whole.tokens ? maps.whole : maps.ends, full(), copy.half * 64,
+                    in_page, head, page);
       } else {
         const int64_t row = static_cast<int64_t>(head) * p.page_tokens + in_page;
-        bulk_copy(to + in_tile / 8 * Layout::kPieceBytes,
+        bulk_copy(to + copy.in_tile / 8 * Layout::kPieceBytes,
                   p.pages + page * p.page_bytes + row * Layout::kRowBytes, bytes, full());
       }
     }
-    const int32_t row = lane - 16;
-    if (with_q && row >= 0 && row < stage.rows) {
-      const int32_t head = stage.first_head + row;
-      const __nv_bfloat16* q = p.q + (stage.y_row + head / p.group) * p.q_stride +
-                               (stage.kv_head * p.group + head % p.group) * kDim;
-      bulk_copy(shared_address(shared + Layout::kQAt) + row * Layout::kRowBytes, q,
-                Layout::kRowBytes, full());
-    }
     ring.advance();
+  }
+
+  // Lane i copies row i of q; it arrives with the item's first tile.
+  __device__ void copy_q(const DecodeStageInfo& stage, uint32_t barrier) {
+    if (lane >= stage.rows) return;
+    const int32_t head = stage.first_head + lane;
+    const __nv_bfloat16* q = p.q + (stage.y_row + head / p.group) * p.q_stride +
+                             (stage.kv_head * p.group + head % p.group) * kDim;
+    bulk_copy(shared_address(shared + Layout::kQAt) + lane * Layout::kRowBytes, q,
+              Layout::kRowBytes, barrier);
   }
 };
 

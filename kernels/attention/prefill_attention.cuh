@@ -140,15 +140,15 @@ struct PrefillItem {
     const int32_t first_position = position_of(16 * warp);
     const bool all_visible = key_begin + kPrefillTile - 1 <= first_position &&
                              (p.window == 0 || key_begin > position_of(16 * warp + 15) - p.window);
+    to_scores(p, scores);
+    if (all_visible) return;
     const int32_t position[2] = {position_of(row(0)), position_of(row(1))};
 #pragma unroll
     for (int n = 0; n < kPrefillTile / 8; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float value = score_of(p, scores[n][e]);
         const int32_t key = key_begin + 8 * n + lane % 4 * 2 + e % 2;
-        scores[n][e] =
-            all_visible || is_visible(key, position[e / 2], p.window) ? value : minus_infinity();
+        if (!is_visible(key, position[e / 2], p.window)) scores[n][e] = minus_infinity();
       }
     }
   }

@@ -33,10 +33,10 @@ struct HopperConsumer {
     // The other warpgroup's first turn; from then on they hand it back and forth.
     if (group == 1) arrive_turn(0);
     while (true) {
-      const int32_t item = shared.take_item(items);
-      if (item < 0) return;
+      const HopperItem item = shared.take_item(items);
+      if (item.rows == 0) return;
       q = shared.q(items.stage, group);
-      attend(HopperItem(p, item), shared.q_full(items.stage), items.parity);
+      attend(item, shared.q_full(items.stage), items.parity);
       items.advance();
     }
   }
@@ -138,7 +138,7 @@ struct HopperConsumer {
     const float scale = p.cap_factor == 0 ? p.score_factor : 1.0f;
     if (p.cap_factor != 0) {
 #pragma unroll
-      for (int i = 0; i < kScores; ++i) scores[i] = score_of(p, scores[i]);
+      for (int i = 0; i < kScores; ++i) scores[i] = capped_score(p, scores[i]);
     }
     if (key_begin + kHopperTile - 1 > first_position ||
         (p.window > 0 && key_begin <= last_position - p.window)) {

@@ -28,12 +28,44 @@ struct HopperLayout {
   // of those for their q.
   static constexpr int kBarriersAt = kValuesAt + kStages * kTileBytes;
   static constexpr int kItemsAt = kBarriersAt + 16 * (2 * kStages + 4);
-  static constexpr int kSharedBytes = kItemsAt + 16 + 1024;  // the base is aligned by hand
+  static constexpr int kSharedBytes = kItemsAt + 2 * 64 + 1024;  // the base is aligned by hand
 };
 
 struct HopperParams {
   AttentionParams attention;
   int32_t box_tokens;  // of a copy: divides the page and the tile
+};
+
+// The rows of an item and the keys they see.
+struct HopperItem {
+  AttentionSequence sequence;
+  int32_t row_begin, rows, kv_head;
+  int32_t first_key, last_key;
+
+  // Item `index` of the plan; one of no rows behind the last.
+  static __device__ HopperItem open(const AttentionParams& p, int32_t index) {
+    HopperItem item = {};
+    if (index >= p.plan.counts[1] * p.num_kv_heads) return item;
+    const PrefillWork work = p.plan.prefill_work[index / p.num_kv_heads];
+    item.sequence = p.sequences[work.sequence];
+    item.kv_head = index % p.num_kv_heads;
+    item.row_begin = work.row_begin;
+    item.rows = min(kPrefillRows, item.sequence.num_tokens * p.group - work.row_begin);
+    item.first_key = p.window > 0 ? max(0, item.position_of(p, 0) - p.window + 1) : 0;
+    item.last_key = item.position_of(p, item.rows - 1);
+    return item;
+  }
+  __device__ int32_t position_of(const AttentionParams& p, int32_t row) const {
+    return sequence.first_pos + (row_begin + row) / p.group;
+  }
+  __device__ int32_t tile_begin() const { return first_key / kHopperTile; }
+  __device__ int32_t tile_end() const { return last_key / kHopperTile + 1; }
+  // The element of q (or y) where a row's head begins.
+  __device__ int64_t element(const AttentionParams& p, int32_t row, int64_t stride,
+                             int32_t dim) const {
+    const int32_t token = (row_begin + row) / p.group, head = (row_begin + row) % p.group;
+    return (sequence.row + token) * stride + (kv_head * p.group + head) * dim;
+  }
 };
 
 template <int kDim>
@@ -59,44 +91,18 @@ struct HopperShared {
     return keys_full(2 * Layout::kStages + slot);
   }
   __device__ uint32_t q_full(int32_t slot) const { return item_full(2 + slot); }
-  __device__ uint32_t item(int32_t slot) const { return base + Layout::kItemsAt + 4 * slot; }
-  __device__ int32_t take_item(const RingPosition<2>& items) const {
+  __device__ HopperItem* item(int32_t slot) const {
+    return static_cast<HopperItem*>(__cvta_shared_to_generic(base + Layout::kItemsAt + 64 * slot));
+  }
+  // Waits for the next item and makes its slot free again.
+  __device__ HopperItem take_item(const RingPosition<2>& items) const {
     const uint32_t full = item_full(items.stage);
     barrier_wait(full, items.parity);
-    int32_t taken;
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(taken) : "r"(item(items.stage)) : "memory");
+    const HopperItem taken = *item(items.stage);
     barrier_arrive(empty(full));
     return taken;
   }
   static __device__ uint32_t empty(uint32_t full) { return full + 8; }
-};
-
-// The rows of an item and the keys they see.
-struct HopperItem {
-  AttentionSequence sequence;
-  int32_t row_begin, rows, kv_head;
-  int32_t first_key, last_key;
-
-  __device__ HopperItem(const AttentionParams& p, int32_t item) {
-    const PrefillWork work = p.plan.prefill_work[item / p.num_kv_heads];
-    sequence = p.sequences[work.sequence];
-    kv_head = item % p.num_kv_heads;
-    row_begin = work.row_begin;
-    rows = min(kPrefillRows, sequence.num_tokens * p.group - row_begin);
-    first_key = p.window > 0 ? max(0, position_of(p, 0) - p.window + 1) : 0;
-    last_key = position_of(p, rows - 1);
-  }
-  __device__ int32_t position_of(const AttentionParams& p, int32_t row) const {
-    return sequence.first_pos + (row_begin + row) / p.group;
-  }
-  __device__ int32_t tile_begin() const { return first_key / kHopperTile; }
-  __device__ int32_t tile_end() const { return last_key / kHopperTile + 1; }
-  // The element of q (or y) where a row's head begins.
-  __device__ int64_t element(const AttentionParams& p, int32_t row, int64_t stride,
-                             int32_t dim) const {
-    const int32_t token = (row_begin + row) / p.group, head = (row_begin + row) % p.group;
-    return (sequence.row + token) * stride + (kv_head * p.group + head) * dim;
-  }
 };
 
 }  // namespace baton

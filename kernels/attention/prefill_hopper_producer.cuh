@@ -16,48 +16,68 @@ struct HopperProducer {
   RingPosition<Layout::kStages> ring = {0, 1};  // a fresh barrier lets the opposite parity pass
   RingPosition<2> items = {0, 1};
 
+  // Every item is announced while the one before it is still being copied, so that its q is there
+  // in time.
   __device__ void run() {
     const AttentionParams& p = params.attention;
-    const int32_t total = p.plan.counts[1] * p.num_kv_heads;
-    int32_t item = blockIdx.x;
-    while (item < total) {
-      int32_t next = 0;
-      if (lane == 0) next = atomicAdd(&p.plan.queues[2], 1) + gridDim.x;
-      announce(item);
-      const HopperItem work(p, item);
-      for (int32_t tile = work.tile_begin(); tile < work.tile_end(); ++tile) {
-        copy_tile(work, tile * kHopperTile);
-      }
-      item = __shfl_sync(~0u, next, 0);
+    HopperItem item = HopperItem::open(p, blockIdx.x);
+    announce(item);
+    int32_t next = __shfl_sync(~0u, draw(), 0);
+    while (item.rows > 0) {
+      const int32_t after = draw();
+      const HopperItem following = HopperItem::open(p, next);
+      announce(following);
+      copy_tiles(item);
+      item = following;
+      next = __shfl_sync(~0u, after, 0);
     }
-    announce(-1);
     let_next_kernel_start();
+    __threadfence();  // what was drawn last is drawn before the queue is reset
     if (lane == 0 && atomicAdd(&p.plan.queues[3], 1) == static_cast<int32_t>(gridDim.x) - 1) {
       p.plan.queues[2] = 0;  // nobody draws any more
       p.plan.queues[3] = 0;
     }
   }
 
-  __device__ void announce(int32_t item) {
+  // In lane 0.
+  __device__ int32_t draw() const {
+    return lane == 0 ? atomicAdd(&params.attention.plan.queues[2], 1) + gridDim.x : 0;
+  }
+
+  __device__ void announce(const HopperItem& item) {
     const uint32_t full = shared.item_full(items.stage);
     barrier_wait(shared.empty(full), items.parity);
     if (lane == 0) {
-      asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared.item(items.stage)), "r"(item) : "memory");
+      *shared.item(items.stage) = item;
       barrier_arrive(full);
     }
     items.advance();
   }
 
   // A lane copies a box: of half a head's columns, box_tokens keys.
-  __device__ void copy_tile(const HopperItem& work, int32_t key_begin) {
-    const AttentionParams& p = params.attention;
+  __device__ void copy_tiles(const HopperItem& item) {
     const int32_t boxes = kHopperTile / params.box_tokens;
     const int32_t half = lane / boxes, in_tile = lane % boxes * params.box_tokens;
-    const int32_t key = key_begin + in_tile;
-    // Page -1 lies outside the tensor: zeros. Pages that have left the window are -1 too.
+    const int32_t end = item.tile_end() * kHopperTile;
+    int32_t key = item.tile_begin() * kHopperTile + in_tile;
+    int32_t page = page_of(item, half, key);
+    for (; key < end; key += kHopperTile) {
+      const int32_t next_page = page_of(item, half, key + kHopperTile);
+      copy_tile(item, half, in_tile, key, page);
+      page = next_page;
+    }
+  }
+
+  // Page -1 lies outside the tensor and gives zeros. Pages that have left the window are -1 too.
+  __device__ int32_t page_of(const HopperItem& item, int32_t half, int32_t key) const {
     const bool seen =
-        half < Layout::kHalves && key <= work.last_key && key + params.box_tokens > work.first_key;
-    const int32_t page = seen ? work.sequence.block_table[key / p.page_tokens] : -1;
+        half < Layout::kHalves && key <= item.last_key && key + params.box_tokens > item.first_key;
+    return seen ? item.sequence.block_table[key / params.attention.page_tokens] : -1;
+  }
+
+  __device__ void copy_tile(const HopperItem& item, int32_t half, int32_t in_tile, int32_t key,
+                            int32_t page) {
+    const AttentionParams& p = params.attention;
     const uint32_t offset = half * Layout::kHalfBytes + in_tile * 128;
     for (int32_t side = 0; side < 2; ++side) {
       const uint32_t full =
@@ -68,7 +88,7 @@ struct HopperProducer {
       __syncwarp();
       if (half < Layout::kHalves) {
         tensor_copy(to + offset, map, full, half * 64, key % p.page_tokens,
-                    side * p.num_kv_heads + work.kv_head, page);
+                    side * p.num_kv_heads + item.kv_head, page);
       }
     }
     ring.advance();
@@ -87,10 +107,10 @@ struct HopperQLoader {
   __device__ void run() {
     RingPosition<2> items;
     while (true) {
-      const int32_t item = shared.take_item(items);
-      if (item < 0) return;
+      const HopperItem item = shared.take_item(items);
+      if (item.rows == 0) return;
       barrier_wait(shared.empty(shared.q_full(items.stage)), items.parity ^ 1);
-      load(HopperItem(p, item), items.stage);
+      load(item, items.stage);
       barrier_arrive(shared.q_full(items.stage));
       items.advance();
     }

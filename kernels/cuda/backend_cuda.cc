@@ -40,10 +40,10 @@ class CudaEmbeddingTable final : public EmbeddingTable {
 
 class CudaBackendImpl final : public CudaBackend {
  public:
-  CudaBackendImpl(int32_t index, int32_t load_threads)
+  CudaBackendImpl(int32_t index, const CudaBackendOptions& options)
       : device_(open_cuda_device(index)),
-        linear_(device_),
-        load_threads_(load_threads),
+        linear_(device_, options.deterministic),
+        load_threads_(options.load_threads),
         isa_("sm_" + std::to_string(device_.capability) + "+" + linear_.numerics()) {}
 
   std::unique_ptr<LinearWeight> prepare_stacked(std::span<const TensorView> stacked) override;
@@ -133,10 +133,13 @@ std::unique_ptr<BackendMemory> CudaBackendImpl::upload(const void* data, int64_t
 
 }  // namespace
 
-std::unique_ptr<CudaBackend> make_cuda_backend(int32_t index, int32_t load_threads) {
-  const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
-  const int32_t threads = load_threads > 0 ? load_threads : std::clamp(cores, 1, 16);
-  return std::make_unique<CudaBackendImpl>(index, threads);
+std::unique_ptr<CudaBackend> make_cuda_backend(int32_t index, const CudaBackendOptions& options) {
+  CudaBackendOptions complete = options;
+  if (complete.load_threads == 0) {
+    complete.load_threads =
+        std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
+  }
+  return std::make_unique<CudaBackendImpl>(index, complete);
 }
 
 }  // namespace baton

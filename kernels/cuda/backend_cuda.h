@@ -24,12 +24,16 @@ class CudaBackend : public BackendOf<Bf16> {
   virtual void finish_loading() = 0;
 };
 
-// Opens GPU `index`. `load_threads` host threads read and expand weights while a model loads; 0 =
-// as many as there are cores, 16 at most. Throws ConfigError, one line, for whatever keeps a GPU
-// from serving (device.h).
+struct CudaBackendOptions {
+  int32_t load_threads = 0;    // read and expand weights; 0 = as many as cores, 16 at most
+  bool deterministic = false;  // rows of linear do not depend on the batch (linear_cuda.h)
+};
+
+// Opens GPU `index`. Throws ConfigError, one line, for whatever keeps it from serving (device.h).
 //
 // Weights of every dtype become bf16 on the device; one without data (TensorView.data == nullptr)
 // gets seeded random values. Throws ConfigError when the memory does not suffice.
-std::unique_ptr<CudaBackend> make_cuda_backend(int32_t index, int32_t load_threads = 0);
+std::unique_ptr<CudaBackend> make_cuda_backend(int32_t index,
+                                               const CudaBackendOptions& options = {});
 
 }  // namespace baton

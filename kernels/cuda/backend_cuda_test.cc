@@ -20,7 +20,7 @@ TEST_CASE(
     "CUDA backend: a tied embedding is one matrix on the GPU, right as a table and as weights") {
   if (no_gpu()) return;
   std::mt19937 random(29);
-  const auto backend = make_cuda_backend(0, 2);
+  const auto backend = make_cuda_backend(0, {.load_threads = 2});
   const RandomTensor file(random, Dtype::kBF16, 16 << 10, 1024);
   const auto warm_up = backend->prepare(file.view());  // takes the uploader's buffers
   const int64_t before = free_bytes();
@@ -49,7 +49,7 @@ TEST_CASE(
 
 TEST_CASE("CUDA backend: uploaded memory is complete when the call returns") {
   if (no_gpu()) return;
-  const auto backend = make_cuda_backend(0, 1);
+  const auto backend = make_cuda_backend(0);
   std::vector<float> values(100'000, 1.5F);
   const auto memory = backend->upload(values.data(), values.size() * 4);
   std::vector<float> expected = values;

@@ -89,11 +89,10 @@ void run(const std::string& path, const std::vector<GemmProblem>& problems) {
   std::ofstream out(path);
   out << cublasLtGetVersion() << ' ' << device.name << '\n';
   for (const GemmProblem& problem : problems) {
-    // Logits are computed in runs of few rows.
-    const bool small_only = problem.epilogue == GemmEpilogue::kFloat;
-    GemmTimer timer(problem, small_only ? kSmallTokens : kLargeTokens);
-    for (int32_t bucket = kSmallTokens; bucket <= (small_only ? kSmallTokens : kLargeTokens);
-         bucket *= 2) {
+    // Logits are wanted of a prompt's last token and of decodes.
+    const int32_t largest = problem.epilogue == GemmEpilogue::kFloat ? 512 : kLargeTokens;
+    GemmTimer timer(problem, largest);
+    for (int32_t bucket = kSmallTokens; bucket <= largest; bucket *= 2) {
       out << measure(gemm, timer, problem, bucket) << '\n';
     }
   }

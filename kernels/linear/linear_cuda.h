@@ -30,16 +30,25 @@ class CudaLinearWeight final : public LinearWeight {
 
 class CudaLinear {
  public:
-  explicit CudaLinear(const CudaDevice& device);
+  // `deterministic`: up to kSkinnyTokensMax tokens our kernels compute every product, so that a
+  // row's bits do not depend on how many there are; else only those where they are faster than
+  // cuBLASLt.
+  CudaLinear(const CudaDevice& device, bool deterministic);
 
   // Contract: linear.h. Only enqueue on `stream`. x and y are 16-byte aligned.
   void linear(const LinearArgs<Bf16>& args, cudaStream_t stream);
   void logits(const LinearArgs<Bf16, float>& args, cudaStream_t stream);
 
-  const std::string& numerics() const { return cublas_.numerics(); }
+  // What the bits of results depend on beside the GPU.
+  std::string numerics() const {
+    return cublas_.numerics() + (deterministic_ ? "-deterministic" : "");
+  }
 
  private:
+  bool is_skinny(const LinearWeight& weight, int32_t num_tokens) const;
+
   const int32_t num_sms_;
+  const bool deterministic_;
   CublasGemm cublas_;
 };
 

@@ -3,13 +3,11 @@
 // grid, kRowWarps of them below each other and kSliceWarps beside each other; a cluster of blocks
 // holds all slices of its rows and adds them up at the end.
 //
-// A thread loads exactly the weights that it computes from, 16 bytes at a time: the order of cols
-// inside a product is free as long as W and x agree, so thread t of a row's four takes cols [8 t,
-// 8 t + 8) of 32 where the instruction would have pairs. So each thread runs its own ring of
-// asynchronous copies through shared memory, deep enough to cover the memory's latency. Only x is
-// shared, by the warps of one slice, who meet at a barrier once a stage.
-#include <algorithm>
-
+// Each warp streams its weights through a ring of its own in shared memory (skinny_gemm_ring.cuh),
+// deep enough to cover the memory's latency, so nothing but x is shared: the warps of one slice
+// meet at a barrier once a stage. The order of cols inside a product is free as long as W and x
+// agree: thread t of a row's four takes cols [8 t, 8 t + 8) of 32 where the instruction would have
+// pairs, hence reads 16 bytes at a time.
 #include "base/check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.cuh"
@@ -25,15 +23,16 @@ using Sums = float[S::kMTiles][S::kNTiles][4];
 
 template <typename S>
 __device__ void multiply_stage(const Ring<S>& ring, int stage, Sums<S>& sums) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
-  for (int half = 0; half < S::kHalves; ++half) {
+  for (int half = 0; half < 2; ++half) {
     uint4 x[S::kNTiles];
 #pragma unroll
-    for (int n = 0; n < S::kNTiles; ++n) x[n] = ring.x(stage, n * S::kHalves + half);
+    for (int n = 0; n < S::kNTiles; ++n) x[n] = ring.x(stage, n * kTileTokens + g, 4 * half + t);
 #pragma unroll
     for (int m = 0; m < S::kMTiles; ++m) {
-      const uint4 a = ring.weight(stage, 2 * m * S::kHalves + half);
-      const uint4 b = ring.weight(stage, (2 * m + 1) * S::kHalves + half);
+      const uint4 a = ring.weight(stage, m * kTileRows + g, 4 * half + t);
+      const uint4 b = ring.weight(stage, m * kTileRows + g + 8, 4 * half + t);
 #pragma unroll
       for (int n = 0; n < S::kNTiles; ++n) {
         mma_16x8x16_bf16(sums[m][n], {a.x, b.x, a.y, b.y}, {x[n].x, x[n].y});
@@ -46,18 +45,18 @@ __device__ void multiply_stage(const Ring<S>& ring, int stage, Sums<S>& sums) {
   }
 }
 
-// The slice's sums of a warp, tokens from kFirst * 8 on.
-template <typename S, int kFirst>
+// The slice's sums of a warp.
+template <typename S>
 __device__ void store_sums(const Sums<S>& sums, float* to) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
   for (int m = 0; m < S::kMTiles; ++m) {
 #pragma unroll
-    for (int n = 0; n < S::kSumTiles; ++n) {
+    for (int n = 0; n < S::kNTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int token = n * kTileTokens + 2 * t + i % 2, row = m * kTileRows + g + i / 2 * 8;
-        to[token * S::kSumStride + row] = sums[m][kFirst + n][i];
+        to[token * S::kSumStride + row] = sums[m][n][i];
       }
     }
   }
@@ -98,20 +97,18 @@ __device__ void finish_four(const SkinnyArgs& args, int token, int row, float4 s
 
 // The slices of all blocks of the cluster, added pairwise, four rows at a time.
 template <typename S>
-__device__ void add_slices(const SkinnyArgs& args, const uint4* sums_of_warps, int first_row,
-                           int first_token) {
+__device__ void add_slices(const SkinnyArgs& args, const uint4* shared, int first_row) {
   constexpr int kQuads = S::kRows / 4;
   const bool whole = args.rows % 4 == 0 && args.y_stride % 4 == 0;
-  const int tokens = min(args.num_tokens - first_token, S::kSumTiles * kTileTokens);
   const int rank = blockIdx.x % S::kCluster;
-  for (int i = rank * S::kThreads + threadIdx.x; i < tokens * kQuads;
-       i += S::kThreads * S::kCluster) {
+  const int count = args.num_tokens * kQuads;
+  for (int i = rank * S::kThreads + threadIdx.x; i < count; i += S::kThreads * S::kCluster) {
     const int token = i / kQuads, row = i % kQuads * 4;
     float4 slice[kSlices];
 #pragma unroll
     for (int s = 0; s < kSlices; ++s) {
       const int warp = s % S::kSliceWarps * S::kRowWarps + row / S::kWarpRows;
-      const auto* sums = reinterpret_cast<const float*>(sums_of_warps + warp * S::kSumPitch) +
+      const auto* sums = reinterpret_cast<const float*>(shared + warp * S::kWeightVecs) +
                          token * S::kSumStride + row % S::kWarpRows;
       slice[s] = S::kCluster == 1 ? *reinterpret_cast<const float4*>(sums)
                                   : load_shared_of(sums, s / S::kSliceWarps);
@@ -119,88 +116,74 @@ __device__ void add_slices(const SkinnyArgs& args, const uint4* sums_of_warps, i
     const float4 sum = ((slice[0] + slice[1]) + (slice[2] + slice[3])) +
                        ((slice[4] + slice[5]) + (slice[6] + slice[7]));
     if (whole) {
-      finish_four(args, first_token + token, first_row + row, sum);
+      finish_four(args, token, first_row + row, sum);
     } else {
-      finish(args, first_token + token, first_row + row, sum.x);
-      finish(args, first_token + token, first_row + row + 1, sum.y);
-      finish(args, first_token + token, first_row + row + 2, sum.z);
-      finish(args, first_token + token, first_row + row + 3, sum.w);
+      finish(args, token, first_row + row, sum.x);
+      finish(args, token, first_row + row + 1, sum.y);
+      finish(args, token, first_row + row + 2, sum.z);
+      finish(args, token, first_row + row + 3, sum.w);
     }
   }
-}
-
-template <typename S>
-__device__ void sync_slices() {
-  if constexpr (S::kCluster == 1) {
-    __syncthreads();
-  } else {
-    sync_cluster();
-  }
-}
-
-template <typename S, int kFirst = 0>
-__device__ void finish_tile(const SkinnyArgs& args, uint4* sums_of_warps, int tile,
-                            const Sums<S>& sums) {
-  uint4* own = sums_of_warps + threadIdx.x / 32 * S::kSumPitch;
-  __syncwarp();  // all lanes have read the slots that this may overwrite
-  store_sums<S, kFirst>(sums, reinterpret_cast<float*>(own));
-  sync_slices<S>();
-  add_slices<S>(args, sums_of_warps, tile * S::kRows, kFirst * kTileTokens);
-  sync_slices<S>();  // others may still read our sums
-  if constexpr (kFirst + S::kSumTiles < S::kNTiles) {
-    finish_tile<S, kFirst + S::kSumTiles>(args, sums_of_warps, tile, sums);
-  }
-}
-
-template <typename S>
-__device__ Work work_of_block(const SkinnyArgs& args) {
-  const int slice_warp = threadIdx.x / 32 / S::kRowWarps;
-  const int slice = blockIdx.x % S::kCluster * S::kSliceWarps + slice_warp;
-  const int num_blocks = args.cols / kBlockCols;
-  const int begin = num_blocks * slice / kSlices;
-  const int blocks = num_blocks * (slice + 1) / kSlices - begin;
-  return {.tile = static_cast<int>(blockIdx.x) / S::kCluster,
-          .tile_step = static_cast<int>(gridDim.x) / S::kCluster,
-          .num_tiles = (args.rows + S::kRows - 1) / S::kRows,
-          .begin_col = begin * kBlockCols,
-          .count = blocks * (kBlockCols / S::kStageCols)};
 }
 
 template <typename S>
 __global__ void __launch_bounds__(S::kThreads, 1) skinny_gemm_kernel(const SkinnyArgs args) {
   extern __shared__ uint4 shared[];
   let_next_kernel_start();
-  const Work work = work_of_block<S>(args);
-  Ring<S> ring(args, shared, work);
+  const int warp = threadIdx.x / 32, row_warp = warp % S::kRowWarps;
+  const int slice_warp = warp / S::kRowWarps;
+  const int first_row = blockIdx.x / S::kCluster * S::kRows;
+  const int slice = blockIdx.x % S::kCluster * S::kSliceWarps + slice_warp;
+  const int stages_of_all = args.cols / kStageCols;
+  const int begin = stages_of_all * slice / kSlices;
+  const int count = stages_of_all * (slice + 1) / kSlices - begin;
+
+  const Ring<S> ring(args, shared, first_row + row_warp * S::kWarpRows, begin * kStageCols);
 #pragma unroll
-  for (int s = 0; s < S::kAhead; ++s) ring.load_weight(s);
+  for (int s = 0; s < S::kAhead; ++s) {
+    if (s < count) ring.load_weight(s, s);
+  }
   wait_for_previous_kernels();
 #pragma unroll
   for (int s = 0; s < S::kAhead; ++s) {
-    ring.load_x(s);
+    if (s < count) ring.load_x(s, s);
     commit_copies();
   }
 
+  Sums<S> sums = {};
   int stage = 0;
-  const auto refill = [&](int place) {
-    ring.load_weight(place);
-    ring.load_x(place);
-    commit_copies();
-  };
-  for (int tile = work.tile; tile < work.num_tiles; tile += work.tile_step) {
-    Sums<S> sums = {};
-    for (int i = 0; i < work.count; ++i) {
-      wait_for_copies<S::kAhead - 1>();
-      if constexpr (S::kRowWarps > 1) {
-        // Everybody's copies of this stage have arrived, and everybody is done with the last one.
-        sync_threads_of(1 + threadIdx.x / 32 / S::kRowWarps, S::kRowWarps * 32);
-        refill(stage == 0 ? S::kStages - 1 : stage - 1);
+  for (int i = 0; i < count; ++i) {
+    const auto refill = [&](int place) {
+      if (i + S::kAhead < count) {
+        ring.load_weight(place, i + S::kAhead);
+        ring.load_x(place, i + S::kAhead);
       }
+      commit_copies();
+    };
+    wait_for_copies<S::kAhead - 1>();
+    if constexpr (S::kRowWarps == 1) {
+      __syncwarp();  // the other lanes' copies have arrived too
       multiply_stage(ring, stage, sums);
-      if constexpr (S::kRowWarps == 1) refill(stage);
-      stage = stage + 1 == S::kStages ? 0 : stage + 1;
+      __syncwarp();
+      refill(stage);
+    } else {
+      // Everybody's copies of this stage have arrived, and everybody is done with the last one.
+      sync_threads_of(1 + slice_warp, S::kRowWarps * 32);
+      refill(stage == 0 ? S::kStages - 1 : stage - 1);
+      multiply_stage(ring, stage, sums);
     }
-    finish_tile<S>(args, shared + S::kSumsAt, tile, sums);
+    stage = stage + 1 == S::kStages ? 0 : stage + 1;
+  }
+
+  __syncwarp();  // all lanes have read their operands
+  store_sums<S>(sums, reinterpret_cast<float*>(shared + warp * S::kWeightVecs));
+  if constexpr (S::kCluster == 1) {
+    __syncthreads();
+    add_slices<S>(args, shared, first_row);
+  } else {
+    sync_cluster();
+    add_slices<S>(args, shared, first_row);
+    sync_cluster();  // the other blocks may still read our sums
   }
 }
 
@@ -217,18 +200,16 @@ int32_t num_tiles(int32_t rows) {
 }
 
 template <typename S>
-void launch_shape(const SkinnyArgs& args, int32_t num_sms, cudaStream_t stream) {
-  const int32_t tiles = num_tiles<S>(args.rows);
-  const int32_t clusters = S::kPersistent ? std::min(tiles, num_sms / S::kCluster) : tiles;
+void launch_shape(const SkinnyArgs& args, cudaStream_t stream) {
   launch("linear",
-         {.grid = dim3(static_cast<unsigned>(clusters * S::kCluster)),
+         {.grid = dim3(static_cast<unsigned>(num_tiles<S>(args.rows) * S::kCluster)),
           .block = dim3(S::kThreads),
           .shared_bytes = S::kSharedBytes,
           .cluster = S::kCluster},
          stream, skinny_gemm_kernel<S>, args);
 }
 
-// Time in units of a row's: what the last tiles leave idle counts.
+// Time in units of a row's: what the last wave of blocks leaves idle counts.
 template <typename S>
 int64_t rows_of_time(int32_t rows, int32_t num_sms) {
   const int64_t clusters = num_sms / S::kCluster;
@@ -238,23 +219,23 @@ int64_t rows_of_time(int32_t rows, int32_t num_sms) {
 template <typename A, typename B>
 void launch_better(const SkinnyArgs& args, int32_t num_sms, cudaStream_t stream) {
   if (rows_of_time<A>(args.rows, num_sms) <= rows_of_time<B>(args.rows, num_sms)) {
-    launch_shape<A>(args, num_sms, stream);
+    launch_shape<A>(args, stream);
   } else {
-    launch_shape<B>(args, num_sms, stream);
+    launch_shape<B>(args, stream);
   }
 }
 
 // By the number of tokens; more rows a block where there are more of x to read again in each. Up to
 // 8 tokens two blocks share a multiprocessor, or three where there are that many; above, two
 // heights, so that the blocks fill the GPU's multiprocessors evenly.
-using Tokens8 = Shape<1, 1, 1, 8, 2, 4, false>;
-using Tokens8Many = Shape<1, 1, 1, 8, 2, 3, false>;
-using Tokens16 = Shape<2, 2, 2, 4, 2, 4, true>;
-using Tokens16High = Shape<3, 2, 2, 4, 2, 3, true>;
-using Tokens32 = Shape<2, 4, 2, 4, 2, 3, true>;
-using Tokens32High = Shape<3, 4, 2, 4, 1, 5, true>;
-using Tokens64 = Shape<2, 8, 2, 4, 1, 5, true>;
-using Tokens64High = Shape<3, 8, 2, 4, 1, 4, true>;
+using Tokens8 = Shape<1, 1, 1, 8, 4>;
+using Tokens8Many = Shape<1, 1, 1, 8, 3>;
+using Tokens16 = Shape<2, 2, 2, 4, 5>;
+using Tokens16High = Shape<3, 2, 2, 4, 3>;
+using Tokens32 = Shape<2, 4, 2, 4, 4>;
+using Tokens32High = Shape<3, 4, 2, 4, 3>;
+using Tokens64 = Shape<2, 8, 2, 4, 3>;
+using Tokens64Low = Shape<1, 8, 2, 4, 4>;
 
 }  // namespace
 
@@ -266,21 +247,20 @@ void prepare_skinny_gemm() {
   raise_shared_limit<Tokens32>();
   raise_shared_limit<Tokens32High>();
   raise_shared_limit<Tokens64>();
-  raise_shared_limit<Tokens64High>();
+  raise_shared_limit<Tokens64Low>();
 }
 
 void skinny_gemm(const SkinnyArgs& args, int32_t num_sms, cudaStream_t stream) {
-  CHECK_EQ(args.cols % kBlockCols, 0) << "skinny_gemm";
+  CHECK_EQ(args.cols % kStageCols, 0) << "skinny_gemm";
   CHECK_LE(args.num_tokens, kSkinnyTokensMax) << "skinny_gemm";
   if (args.num_tokens == 0) return;
   if (args.num_tokens <= 8) {
     const bool many = num_tiles<Tokens8>(args.rows) > 2 * num_sms;
-    return many ? launch_shape<Tokens8Many>(args, num_sms, stream)
-                : launch_shape<Tokens8>(args, num_sms, stream);
+    return many ? launch_shape<Tokens8Many>(args, stream) : launch_shape<Tokens8>(args, stream);
   }
   if (args.num_tokens <= 16) return launch_better<Tokens16, Tokens16High>(args, num_sms, stream);
   if (args.num_tokens <= 32) return launch_better<Tokens32, Tokens32High>(args, num_sms, stream);
-  launch_better<Tokens64, Tokens64High>(args, num_sms, stream);
+  launch_better<Tokens64, Tokens64Low>(args, num_sms, stream);
 }
 
 }  // namespace baton

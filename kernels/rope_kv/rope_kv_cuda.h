@@ -1,7 +1,8 @@
 // Norm, rotation and the write of K and V on a GPU, one kernel. Contract: rope_kv.h; only enqueues
-// on `stream`. head_dim is a multiple of 16, at most 512; rotary_dim too where the rotation is
-// "half" style, else a multiple of 8; pages are bf16 or f16; pointers, page_bytes and layer_offset
-// are multiples of 16 bytes. Only q is changed inside qkv.
+// on `stream`. Fast where head_dim is a multiple of 16, at most 512, and rotary_dim too where the
+// rotation is "half" style, else a multiple of 8 (pointers, page_bytes and layer_offset are then
+// multiples of 16 bytes); other sizes go to rope_kv_any_cuda.h. Pages are bf16 or f16. Only q is
+// changed inside qkv.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -134,6 +134,11 @@ TEST_CASE("CUDA: rope_kv equals the CPU's, q in place, k and v in their pages") 
     }
   }
   check(*cpu, random, {64, 32, 8, 128, 128, false, false, Dtype::kBF16, 64});
+  for (const bool interleaved : {false, true}) {  // no vectors of 8 to rotate
+    check(*cpu, random, {37, 4, 2, 24, 24, interleaved, true, Dtype::kF16, 16});
+    check(*cpu, random, {5, 4, 2, 64, 24, interleaved, false, Dtype::kBF16, 16});
+    check(*cpu, random, {5, 3, 3, 10, 6, interleaved, true, Dtype::kBF16, 4});
+  }
 }
 
 }  // namespace baton

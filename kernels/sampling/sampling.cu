@@ -1,8 +1,8 @@
 // Two kernels: many blocks a row find its largest logit, then one block a sample draws. Everything
 // that decides which token comes out is a comparison of floats or a sum of whole numbers, so it
 // does not depend on the order in which threads come; floats are rounded as on CPU (no fused
-// multiply-add). The thresholds of top_k and top_p are found by bisection on the bits of the
-// weights, in a list of the likeliest tokens where that suffices, else in the row itself.
+// multiply-add). The thresholds of top_k and top_p are found in two stages: which bin of weights,
+// then, by bisection on their bits, where among the tokens of that bin.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/sampling/sampling_cuda.h"
@@ -14,8 +14,12 @@ constexpr int kParts = 16;  // of a row, in the first kernel
 constexpr int kScanThreads = 256;
 constexpr int kDrawThreads = 1024;
 constexpr int kWarps = kDrawThreads / 32;
-constexpr int kBins = 512;         // of the distance from the largest logit
-constexpr int kListTokens = 3072;  // likeliest tokens in shared memory
+constexpr int kListTokens = 3072;  // tokens of one bin in shared memory
+// A bin holds the weights that are equal but for their last kBinShift bits: a 32nd of an octave, of
+// the 44 octaves that weights above the cut lie in. The last is that of weight 1.
+constexpr int kBinShift = 18;
+constexpr int kBins = 1472;
+constexpr uint32_t kFirstBin = (0x3f800000u >> kBinShift) - (kBins - 1);
 constexpr float kLogprobFloor = -9999.0f;
 
 struct Partial {
@@ -107,11 +111,10 @@ struct Cut {
 
 struct Shared {
   uint64_t warp_sums[kWarps];
-  uint64_t total;
-  int32_t bins[kBins];
+  unsigned long long bin_sums[kBins];
   int32_t num_listed;
-  int32_t cut_bin;
-  int32_t found;
+  int32_t bin;
+  uint64_t above;  // the sum of the bins of larger weights
   float weights[kListTokens];
   int32_t tokens[kListTokens];
 };
@@ -123,18 +126,35 @@ struct Row {
   float cut;
   float inverse_temperature;
 
-  __device__ float scaled(float logit) const {
-    return __fmul_rn(__fsub_rn(logit, largest), inverse_temperature);
-  }
   // 0: too unlikely to be drawn.
-  __device__ float weight(int32_t token) const {
-    const float logit = logits[token];
-    return logit > cut ? exp_of_negative(scaled(logit)) : 0.0f;
-  }
-  __device__ int bin(float logit) const {
-    return min(static_cast<int>(scaled(logit) * (-kBins / kNegligibleNats)), kBins - 1);
+  __device__ float weight_of(float logit) const {
+    return logit > cut ? exp_of_negative(__fmul_rn(__fsub_rn(logit, largest), inverse_temperature))
+                       : 0.0f;
   }
 };
+
+// Calls visit(weight, token) for every token in [begin, end) that may be drawn; thread `index` of
+// `count` takes its share. Four logits a load where rows are aligned for it.
+template <typename Visit>
+__device__ void visit_tokens(const Row& row, int32_t begin, int32_t end, int index, int count,
+                             Visit visit) {
+  const auto one = [&](float logit, int32_t token) {
+    const float weight = row.weight_of(logit);
+    if (weight > 0) visit(weight, token);
+  };
+  if (row.vocab_size % 4 == 0 && begin % 4 == 0 && end % 4 == 0) {
+#pragma unroll 2
+    for (int32_t i = begin + index * 4; i < end; i += count * 4) {
+      const float4 logits = *reinterpret_cast<const float4*>(row.logits + i);
+      one(logits.x, i);
+      one(logits.y, i + 1);
+      one(logits.z, i + 2);
+      one(logits.w, i + 3);
+    }
+    return;
+  }
+  for (int32_t i = begin + index; i < end; i += count) one(row.logits[i], i);
+}
 
 // The sum over the block, in every thread.
 __device__ uint64_t sum_block(uint64_t value, Shared& shared) {
@@ -147,80 +167,120 @@ __device__ uint64_t sum_block(uint64_t value, Shared& shared) {
   return value;
 }
 
-// The sum of measure(weight, token) over all tokens of the list, or of the row.
+__device__ int bin_of(uint32_t weight_bits) {
+  const uint32_t bin = weight_bits >> kBinShift;
+  return bin > kFirstBin ? static_cast<int>(bin - kFirstBin) : 0;
+}
+
+// Sums the measures of the tokens inside `within` by bins; returns their total.
 template <typename Measure>
-__device__ uint64_t sum_tokens(const Row& row, bool listed, Shared& shared, Measure measure) {
+__device__ uint64_t sum_bins(const Row& row, const Cut& within, Shared& shared, Measure measure) {
+  __syncthreads();
+  for (int i = threadIdx.x; i < kBins; i += kDrawThreads) shared.bin_sums[i] = 0;
+  __syncthreads();
+  visit_tokens(row, 0, row.vocab_size, threadIdx.x, kDrawThreads, [&](float weight, int32_t token) {
+    const uint32_t bits = __float_as_uint(weight);
+    if (within.keeps(bits, token)) {
+      atomicAdd(&shared.bin_sums[bin_of(bits)], static_cast<unsigned long long>(measure(weight)));
+    }
+  });
+  __syncthreads();
   uint64_t sum = 0;
-  if (listed) {
+  for (int i = threadIdx.x; i < kBins; i += kDrawThreads) sum += shared.bin_sums[i];
+  return sum_block(sum, shared);
+}
+
+// The bin in which the sum, from the largest weight on, reaches `wanted`; fills shared.bin and
+// shared.above. REQUIRES: the total is at least `wanted`.
+__device__ void find_bin(uint64_t wanted, Shared& shared) {
+  constexpr int kBinsOfLane = kBins / 32;
+  static_assert(kBins % 32 == 0);
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    // Lane 0 has the bins of the largest weights.
+    const int lane = threadIdx.x, last = kBins - 1 - lane * kBinsOfLane;
+    uint64_t own = 0;
+    for (int i = 0; i < kBinsOfLane; ++i) own += shared.bin_sums[last - i];
+    uint64_t up_to = own;
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const uint64_t before = __shfl_up_sync(~0u, up_to, offset);
+      if (lane >= offset) up_to += before;
+    }
+    uint64_t above = up_to - own;
+    if (above < wanted && up_to >= wanted) {
+      int bin = last;
+      while (above + shared.bin_sums[bin] < wanted) above += shared.bin_sums[bin--];
+      shared.bin = bin;
+      shared.above = above;
+    }
+  }
+  if (threadIdx.x == 32) shared.num_listed = 0;
+  __syncthreads();
+}
+
+// The tokens of the bin inside `within`; num_listed counts them all, also those without room.
+__device__ void list_bin(const Row& row, const Cut& within, Shared& shared) {
+  const int bin = shared.bin;
+  visit_tokens(row, 0, row.vocab_size, threadIdx.x, kDrawThreads, [&](float weight, int32_t token) {
+    const uint32_t bits = __float_as_uint(weight);
+    if (bin_of(bits) != bin || !within.keeps(bits, token)) return;
+    const int32_t at = atomicAdd(&shared.num_listed, 1);
+    if (at >= kListTokens) return;
+    shared.weights[at] = weight;
+    shared.tokens[at] = token;
+  });
+  __syncthreads();
+}
+
+// The sum of measure(weight, token) over the bin's tokens inside `within`.
+template <typename Measure>
+__device__ uint64_t sum_bin(const Row& row, const Cut& within, Shared& shared, Measure measure) {
+  uint64_t sum = 0;
+  if (shared.num_listed <= kListTokens) {
     for (int i = threadIdx.x; i < shared.num_listed; i += kDrawThreads)
       sum += measure(shared.weights[i], shared.tokens[i]);
   } else {
-    for (int i = threadIdx.x; i < row.vocab_size; i += kDrawThreads) {
-      const float weight = row.weight(i);
-      if (weight > 0) sum += measure(weight, i);
-    }
+    const int bin = shared.bin;
+    visit_tokens(row, 0, row.vocab_size, threadIdx.x, kDrawThreads,
+                 [&](float weight, int32_t token) {
+                   const uint32_t bits = __float_as_uint(weight);
+                   if (bin_of(bits) == bin && within.keeps(bits, token))
+                     sum += measure(weight, token);
+                 });
   }
   return sum_block(sum, shared);
 }
 
-// The likeliest tokens, as many as fit, whole bins of the distance from the largest.
-__device__ void list_likeliest(const Row& row, Shared& shared) {
-  for (int i = threadIdx.x; i < kBins; i += kDrawThreads) shared.bins[i] = 0;
-  if (threadIdx.x == 0) shared.num_listed = 0;
-  __syncthreads();
-  for (int i = threadIdx.x; i < row.vocab_size; i += kDrawThreads) {
-    const float logit = row.logits[i];
-    if (logit > row.cut) atomicAdd(&shared.bins[row.bin(logit)], 1);
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    int32_t tokens = 0, bin = 0;
-    while (bin < kBins && tokens + shared.bins[bin] <= kListTokens) tokens += shared.bins[bin++];
-    shared.cut_bin = bin;
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < row.vocab_size; i += kDrawThreads) {
-    const float logit = row.logits[i];
-    if (!(logit > row.cut) || row.bin(logit) >= shared.cut_bin) continue;
-    const int32_t at = atomicAdd(&shared.num_listed, 1);
-    shared.weights[at] = exp_of_negative(row.scaled(logit));
-    shared.tokens[at] = i;
-  }
-  __syncthreads();
-}
-
 // The shortest run of likeliest tokens inside `within` whose measures (of a weight alone) sum up to
-// `wanted`, or all of them if they do not.
+// `wanted`. REQUIRES: sum_bins() was called with the same, and its total is at least `wanted`.
 template <typename Measure>
 __device__ Cut shortest_run(const Row& row, const Cut& within, uint64_t wanted, Shared& shared,
                             Measure measure) {
-  const auto at_least = [&](bool listed, uint32_t bits) {
-    return sum_tokens(row, listed, shared, [&](float weight, int32_t token) {
-      const uint32_t weight_bits = __float_as_uint(weight);
-      return weight_bits >= bits && within.keeps(weight_bits, token) ? measure(weight)
-                                                                     : uint64_t{0};
+  find_bin(wanted, shared);
+  list_bin(row, within, shared);
+  wanted -= shared.above;
+  const auto at_least = [&](uint32_t bits) {
+    return sum_bin(row, within, shared, [&](float weight, int32_t) {
+      return __float_as_uint(weight) >= bits ? measure(weight) : uint64_t{0};
     });
   };
-  const bool listed = at_least(true, 0) >= wanted;
-  if (!listed && at_least(false, 0) < wanted) return within;
-  uint32_t bits = 0;
-  for (uint32_t bit = 1u << 29; bit > 0; bit >>= 1) {
-    if (at_least(listed, bits | bit) >= wanted) bits |= bit;
+  // The first bin takes everything below it too.
+  uint32_t bits = shared.bin == 0 ? 0 : (shared.bin + kFirstBin) << kBinShift;
+  for (uint32_t bit = shared.bin == 0 ? 1u << 29 : 1u << (kBinShift - 1); bit > 0; bit >>= 1) {
+    if (at_least(bits | bit) >= wanted) bits |= bit;
   }
   // Tokens of that very weight: as many as are needed, lowest ids first.
-  const uint64_t above = at_least(listed, bits + 1);
+  const uint64_t above = at_least(bits + 1);
   const uint64_t one = measure(__uint_as_float(bits));
   const uint64_t ties = (wanted - above + one - 1) / one;
   const auto ties_up_to = [&](int32_t last) {
-    return sum_tokens(row, listed, shared, [&](float weight, int32_t token) {
-      const uint32_t weight_bits = __float_as_uint(weight);
-      return weight_bits == bits && token <= last && within.keeps(weight_bits, token) ? uint64_t{1}
-                                                                                      : uint64_t{0};
+    return sum_bin(row, within, shared, [&](float weight, int32_t token) {
+      return __float_as_uint(weight) == bits && token <= last ? uint64_t{1} : uint64_t{0};
     });
   };
-  int32_t last = 0;  // the lowest id up to which there are so many
   if (ties_up_to(INT32_MAX - 1) == ties)
     return {bits, within.bits == bits ? within.last_token : INT32_MAX};
+  int32_t last = 0;  // the lowest id up to which there are so many
   for (int32_t bit = 1 << 20; bit > 0; bit >>= 1) {
     if (ties_up_to(last + bit - 1) < ties) last += bit;
   }
@@ -229,20 +289,17 @@ __device__ Cut shortest_run(const Row& row, const Cut& within, uint64_t wanted, 
 
 __device__ Cut find_cut(const Row& row, const SampleParams& params, Shared& shared) {
   Cut cut;
-  const bool top_p = params.top_p < 1.0f;
-  if (params.top_k > 0 || top_p) list_likeliest(row, shared);
   if (params.top_k > 0) {
-    cut = shortest_run(row, cut, static_cast<uint64_t>(params.top_k), shared,
-                       [](float) { return uint64_t{1}; });
+    const auto one = [](float) { return uint64_t{1}; };
+    const auto wanted = static_cast<uint64_t>(params.top_k);
+    if (sum_bins(row, cut, shared, one) > wanted) cut = shortest_run(row, cut, wanted, shared, one);
   }
-  if (top_p) {
-    const uint64_t total = sum_tokens(row, false, shared, [&](float weight, int32_t token) {
-      return cut.keeps(__float_as_uint(weight), token) ? whole(weight) : uint64_t{0};
-    });
+  if (params.top_p < 1.0f) {
+    const auto weight = [](float value) { return whole(value); };
+    const uint64_t total = sum_bins(row, cut, shared, weight);
     const auto wanted = static_cast<uint64_t>(
         __dmul_rn(static_cast<double>(params.top_p), static_cast<double>(total)));
-    cut = shortest_run(row, cut, wanted > 0 ? wanted : 1, shared,
-                       [](float weight) { return whole(weight); });
+    cut = shortest_run(row, cut, wanted > 0 ? wanted : 1, shared, weight);
   }
   if (params.min_p > 0 && __float_as_uint(params.min_p) > cut.bits)
     cut = {__float_as_uint(params.min_p), INT32_MAX};
@@ -253,19 +310,18 @@ __device__ Cut find_cut(const Row& row, const SampleParams& params, Shared& shar
 // total. Each level cuts the range into one run a warp and goes on in the run that has the point.
 __device__ int32_t draw(const Row& row, const Cut& cut, double uniform, int32_t likeliest,
                         Shared& shared) {
-  const auto kept = [&](int32_t token) {
-    const float weight = row.weight(token);
-    return weight > 0 && cut.keeps(__float_as_uint(weight), token) ? whole(weight) : uint64_t{0};
-  };
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int32_t begin = 0, end = row.vocab_size;
   uint64_t point = 0;
   for (bool first = true; end - begin > 1; first = false) {
-    const int32_t run = (end - begin + kWarps - 1) / kWarps;
-    const int32_t run_begin = begin + warp * run;
+    int32_t run = (end - begin + kWarps - 1) / kWarps;
+    if (run > 4) run = (run + 3) / 4 * 4;  // so that whole vectors are loaded
+    const int32_t run_begin = min(begin + warp * run, end);
     const int32_t run_end = min(run_begin + run, end);
     uint64_t sum = 0;
-    for (int32_t i = run_begin + lane; i < run_end; i += 32) sum += kept(i);
+    visit_tokens(row, run_begin, run_end, lane, 32, [&](float weight, int32_t token) {
+      if (cut.keeps(__float_as_uint(weight), token)) sum += whole(weight);
+    });
     for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
     __syncthreads();
     if (lane == 0) shared.warp_sums[warp] = sum;
@@ -278,7 +334,7 @@ __device__ int32_t draw(const Row& row, const Cut& cut, double uniform, int32_t 
     }
     int w = 0;
     while (w < kWarps - 1 && point >= shared.warp_sums[w]) point -= shared.warp_sums[w++];
-    begin += w * run;
+    begin = min(begin + w * run, end);
     end = min(begin + run, end);
   }
   return begin;

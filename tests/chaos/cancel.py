@@ -8,7 +8,7 @@ from harness import Options, cluster, random_ids, scenario, seeded
 from oracles import Load, assert_memory_flat, assert_none, memory, settle, still_right
 
 
-@scenario(short=True)
+@scenario()
 def clients_disconnect_at_random():
     """Streaming and not, anywhere between the request's arrival and its end."""
     with cluster() as system:
@@ -51,7 +51,7 @@ def bursts_cancelled_together_then_one_probe():
         settle(system)
 
 
-@scenario(short=True)
+@scenario()
 def a_warm_prefix_cancelled_within_five_milliseconds():
     """Again and again (ascend#16662): the pinned prefix is let go each time."""
     with cluster() as system:
@@ -64,7 +64,7 @@ def a_warm_prefix_cancelled_within_five_milliseconds():
         still_right(system, Load(8, prefix=prefix), 2)
 
 
-@scenario(short=True)
+@scenario()
 def a_long_prompt_cut_off_does_not_delay_the_next():
     """The next request's first token comes as fast as on an idle system (dyn#14507)."""
     with cluster() as system:

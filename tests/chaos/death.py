@@ -22,7 +22,7 @@ def decode_killed_with_another_left():
     under_kill("decode-0", 1, 2)
 
 
-@scenario(short=True)
+@scenario()
 def prefill_killed_with_another_left():
     """No error, the same text."""
     under_kill("prefill-0", 2, 1)
@@ -40,7 +40,7 @@ def the_only_prefill_worker_killed():
     under_kill("prefill-0", 1, 1)
 
 
-@scenario(short=True)
+@scenario()
 def the_only_decode_worker_killed_and_back():
     """Requests wait until it is back."""
     under_kill("decode-0", 1, 1)

@@ -48,7 +48,7 @@ def sigterm_drains_a_prefill_worker():
         settle(system)
 
 
-@scenario(short=True)
+@scenario()
 def sigterm_lets_a_routers_streams_end():
     """Not ready at once, exit 0 after the last stream."""
     with cluster() as system:

@@ -45,7 +45,7 @@ def a_second_turn_finds_its_prefix():
         settle(system)
 
 
-@scenario(short=True)
+@scenario()
 def the_first_token_ends_it():
     """max_tokens 1, and a stop token that comes first: nothing is handed off in vain."""
     with cluster() as system:
@@ -105,7 +105,8 @@ def equal_and_absent_request_ids():
 @scenario()
 def the_default_model_in_a_crowd():
     """Real text, greedy: sixteen at once, each answers what it answers alone (tpu-inference#3369: real text, no-transfer control)."""
-    prompts = [f"{topic} is" for topic in ("The capital of France", "Water", "A prime number", "The moon", "Music", "An atom", "Rain", "A bicycle")]
+    topics = ("The capital of France", "Water", "A prime number", "The moon", "Music", "An atom", "Rain", "A bicycle")
+    prompts = [topic + " is" for topic in topics]
     body = {"max_tokens": 24, "temperature": 0}
     with cluster(2, 2, model=default_model(), worker={"--kv.pool-mib": 256}) as system:
 

@@ -74,13 +74,23 @@ def spread_out(prefill=2, decode=1, worker=None, **more):
         tear_down()
 
 
+def throttle(name, rate):
+    """Only large packets, which carry pages: heartbeats have the line to themselves."""
+    inside(name, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "10")
+    inside(name, "tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:10", "htb", "rate", "1gbit")
+    inside(name, "tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:20", "htb", "rate", rate)
+    inside(name, "nft", "add", "table", "inet", "chaos")
+    inside(name, "nft", "add", "chain", "inet", "chaos", "leaving", "{ type filter hook postrouting priority 0 ; }")
+    inside(name, "nft", "add", "rule", "inet", "chaos", "leaving", "meta", "length", ">", "1000", "meta", "priority", "set", "1:20")
+
+
 @contextlib.contextmanager
 def slow_lines(prefill, decode, worker=None, **more):
-    """The same with 16 Mbit/s from each prefill worker: a prompt of 2000 tokens is under way for most of a second."""
+    """The same with 64 Mbit/s of pages from each prefill worker: copies queue up."""
     with spread_out(prefill, decode, worker, **more) as system:
         for name in system.workers:
             if name.startswith("prefill"):
-                inside(name, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "16mbit", "burst", "16kb", "latency", "100ms")
+                throttle(name, "64mbit")
         yield system
 
 

@@ -74,7 +74,7 @@ def twice_the_capacity_then_half():
         still_right(system, requests, 2)
 
 
-@scenario(short=True)
+@scenario()
 def three_hundred_transfers_to_one_peer():
     """None is dropped (nccl#2119)."""
     with cluster(worker={"--prefill.reserve-ahead": 400, "--kv.pool-mib": 64, "--scheduler.running-max": 400}) as system:
@@ -89,7 +89,7 @@ def a_large_request_among_many_small():
         small, large = Load(24, longest=60, max_tokens=150), Load(1, seed=3, shortest=1199, longest=1200, max_tokens=60)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             crowd = pool.submit(small.run, system, None, 24, 10, 120)
-            time.sleep(0.3)
+            wait_until("there is no room for it", lambda: page_states(system, "decode-0")["free"] < 75)
             begin = time.monotonic()
             assert_none(large.run(system, timeout_s=60))
             took = time.monotonic() - begin
@@ -99,7 +99,7 @@ def a_large_request_among_many_small():
         settle(system)
 
 
-@scenario(short=True)
+@scenario()
 def a_request_larger_than_any_pool():
     """400 that names the limit, at once (walk-through of PROTOCOL.md)."""
     with cluster(worker={"--kv.pool-mib": 1}) as system:
@@ -157,9 +157,12 @@ def preempted_requests_aborted_in_twenty_cycles():
     rng = seeded("preempted and aborted")
     with cluster(worker={"--kv.pool-mib": 1}) as system:
 
+        def preempted():
+            return [row for row in system.debug("decode-0", "handoffs")["attempts"] if row["state"] == "preempted"]
+
         def cycle():
             clients = [left_behind(system.ports[0], random_ids(rng, 40), max_tokens=900) for _ in range(11)]
-            wait_until("one is preempted", lambda: any(row["state"] == "preempted" for row in system.debug("decode-0", "handoffs")["attempts"]))
+            wait_until("one is preempted", preempted)
             for client in clients:
                 client.close()
             settle(system)

@@ -108,7 +108,7 @@ def a_stopped_prefill_worker_is_killed():
     rng = seeded("stopped, then killed")
     with cluster(1, 1, worker={"--kv.pool-mib": 2}) as system:
         process = system.workers["prefill-0"]
-        for _ in range(4):
+        for _ in range(3):
             for _ in range(8):
                 send_and_leave(system.ports[0], random_ids(rng, 400), rng.random() * 0.005, max_tokens=8)
             process.kill(signal.SIGSTOP)
