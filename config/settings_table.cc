@@ -272,7 +272,7 @@ void add_route(Table& table, RouteConfig& values) {
               &C::recovery_attempts_max,
               "attempts",
               {1, 100},
-              "Replays of one request, over all failures of workers."},
+              "Replays of one request in a row, without a new token between them."},
              {"request_timeout_ms",
               &C::request_timeout_ms,
               "ms",

@@ -92,7 +92,7 @@ class Dispatcher {
     int32_t first_choice = 0;
     int32_t n = 1;
     uint32_t attempt = 0;
-    int32_t recoveries = 0;
+    int32_t recoveries = 0;  // losses since the last new token
     int32_t refusals = 0;
     int64_t queued_until_us = 0;  // then it is answered with an error; queued parts only
     int64_t retry_at_us = 0;

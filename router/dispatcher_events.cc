@@ -145,6 +145,7 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
     case ChoiceRelay::Verdict::kReleased:
       break;
   }
+  if (!released.empty()) part->recoveries = 0;  // what makes progress may lose workers for ever
   for (const TokenEvent& next : released) {
     if (choice.finished || !release(*part, generation, next, link)) return;
   }

@@ -265,6 +265,19 @@ TEST_CASE("recovery ends after so many losses") {
   CHECK(rig.sink->failures[0].message().find("broken") != std::string::npos);
 }
 
+TEST_CASE("a request that gets on between its losses is not given up (a router that stood still)") {
+  DispatcherRig rig;
+  rig.up_all();
+  rig.submit(8);
+  for (int i = 0; i < 3 * rig.config.recovery_attempts_max; ++i) {
+    const auto prefill = rig.outbox.take<Prefill>(kP);
+    REQUIRE(prefill.size() == 1);
+    rig.token(kP, prefill[0].id, 8 + i, 50);
+    rig.dispatcher.on_message(kP, Failed{prefill[0].id, true, "broken"});
+  }
+  CHECK(rig.sink->failures.empty());
+}
+
 TEST_CASE("a failure that cannot be retried is told at once") {
   DispatcherRig rig;
   rig.up_all();

@@ -6,11 +6,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from cluster import GOLDEN, Cluster
+from cluster import GOLDEN, Cluster, default_model
 from test_golden_handoff import FAMILIES, read_safetensors
 
 ALWAYS_HANDOFF = ["--decode.local-prefill-tokens", "0", "--decode.local-prefill-ratio", "0"]
-WORKER = ["--device", "cuda", "--kv.pool-mib", "64", "--context-len", "2048", "--kvtransfer.transports", "mapped", *ALWAYS_HANDOFF]
+WORKER = ["--device", "cuda", "--kv.pool-mib", "256", "--context-len", "2048", "--kvtransfer.transports", "mapped", *ALWAYS_HANDOFF]
 ROUTER = ["--route.local-prompt-tokens", "0"]
 CLEAR_MARGIN = 0.3  # logits closer than this may change places in bfloat16
 
@@ -82,3 +82,26 @@ def test_a_burst_of_every_kind_of_sampling_is_served_and_leaves_nothing():
         for name in cluster.workers:
             pages = cluster.pages(name)
             assert pages["used"] == pages["granted"] == pages["quarantined"] == 0, (name, pages)
+
+
+def test_the_default_model_answers_as_on_the_cpu():
+    """Teacher-forced along the CPU's greedy answer: the same token wherever the CPU is sure of it."""
+    prompts = ["The capital of France is", "Water boils at a temperature of", "Once upon a time there was a", "def fibonacci(n):"]
+    body = {"max_tokens": 24, "temperature": 0, "ignore_eos": True}
+    told = {"logprobs": 2, "return_token_ids": True, "return_tokens_as_token_ids": True}
+    with Cluster(default_model(), threads=0) as cpu:
+        plan = []
+        for prompt in prompts:
+            ids = cpu.post("/tokenize", {"prompt": prompt})["tokens"]
+            choice = cpu.post("/v1/completions", {"prompt": ids, **body, **told})["choices"][0]
+            print("CPU:", prompt, "->", repr(choice["text"]))
+            margins = [max(top.values()) - min(top.values()) for top in choice["logprobs"]["top_logprobs"]]
+            plan += [(ids + choice["token_ids"][:k], choice["token_ids"][k]) for k, margin in enumerate(margins) if margin > 1]
+    assert len(plan) > 30
+    with Cluster(default_model(), worker_args=WORKER, router_args=ROUTER) as gpu:
+        for prompt in prompts:
+            print("GPU:", prompt, "->", repr(gpu.post("/v1/completions", {"prompt": prompt, **body})["choices"][0]["text"]))
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            got = list(pool.map(lambda item: gpu.complete(item[0], max_tokens=2, temperature=0, ignore_eos=True)[0][0], plan))
+        assert gpu.handoffs() > 0
+    assert got == [token for _, token in plan]
