@@ -117,9 +117,10 @@ struct WorkerConfig {
   std::string isa = "auto";
   std::string load_format = "auto";     // dummy: random weights from a config.json alone
   double gpu_memory_utilization = 0.9;  // of the GPU: weights, scratch and pages
-  std::string cuda_graphs = "on";       // on: captured at start; lazy: at first need; off
-  int32_t threads = 0;                  // 0 = all cores
-  int32_t context_len = 0;              // 0 = the model's
+  bool deterministic = false;      // CUDA: results do not depend on the batch (the CPU's never do)
+  std::string cuda_graphs = "on";  // on: captured at start; lazy: at first need; off
+  int32_t threads = 0;             // 0 = all cores
+  int32_t context_len = 0;         // 0 = the model's
   int64_t drain_timeout_ms = 30000;
   int64_t drain_hand_back_ms = 5000;  // so long before that it hands back what is left
   int64_t loop_max_us = 2000;         // an iteration of the loop longer than this is logged

@@ -367,6 +367,9 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
            "auto: the model's weights; dummy: random ones of the shapes in config.json (CUDA)."},
           {"gpu_memory_utilization", &C::gpu_memory_utilization, "of the GPU", kShare,
            "Memory that weights, scratch and pages take together, where kv.pool_mib is 0."},
+          {"deterministic", &C::deterministic, "", kAny,
+           "On CUDA: what a request gets does not depend on the batch it is in, at some cost in "
+           "speed from 24 choices on. On CPU it never does."},
           {"cuda_graphs",
            &C::cuda_graphs,
            "",

@@ -168,6 +168,7 @@ struct EngineOptions {
   // On CUDA, where kv_bytes is 0: weights, scratch and pages together take this share of the GPU's
   // memory. 0 = one sequence of the whole context.
   double gpu_memory_utilization = 0;
+  bool deterministic = false;      // CUDA: a row's result does not depend on its batch
   bool dummy_weights = false;      // random ones, from a config.json alone; CUDA only
   std::string cuda_graphs = "on";  // on: captured at start; lazy: when first needed; off
   int32_t running_max = 256;       // largest decode batch that gets a CUDA graph

@@ -212,6 +212,7 @@ TEST_CASE("a decode's row is the same in batches of every size, bit for bit") {
     constexpr int32_t kMany = 64;
     EngineOptions options = cuda_options(16, "off");
     options.kv_bytes = 64 << 20;
+    options.deterministic = true;
     LoadedModel model = load(family, options);
     const int32_t vocab = model.facts.vocab_size;
     for (int32_t lane = 0; lane < kMany; ++lane)

@@ -36,6 +36,7 @@ LoadedModel load(const WorkerConfig& config, LayerSink* sink) {
   options.kv_bytes = or_default(config.kv.pool_mib, int64_t{cuda ? 0 : 1024}) << 20;
   options.gpu_memory_utilization = config.gpu_memory_utilization;
   options.dummy_weights = config.load_format == "dummy";
+  options.deterministic = config.deterministic;
   options.cuda_graphs = config.cuda_graphs;
   options.running_max = config.scheduler.running_max;
   options.slab_bytes = config.kv.slab_mib << 20;

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "base/check.h"
 #include "base/status.h"
 #include "kernels/cuda/error.h"
 
@@ -58,9 +57,8 @@ CublasGemm::CublasGemm(const std::string& gpu_name)
                                              &bytes, sizeof(bytes)));
   // Parts of a sum are added in float32 or not at all: in bf16 they would lose bits.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  start(cublasLtMatmulPreferenceSetAttribute(preference_,
-                                             CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                             &reductions, sizeof(reductions)));
+  start(cublasLtMatmulPreferenceSetAttribute(
+      preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions)));
   const uint64_t version = cublasLtGetVersion();
   if (table_.library_version != version) table_ = {};
   numerics_ =

@@ -33,8 +33,11 @@ bool CudaLinear::is_skinny(const LinearWeight& weight, int32_t num_tokens) const
   if (num_tokens > kSkinnyTokensMax || !skinny_gemm_takes(weight.rows(), weight.cols())) {
     return false;
   }
-  // As linear_cuda_bench measured on an H200.
-  const bool faster = num_tokens <= 8 || (num_tokens <= 16 && weight.rows() <= 8192);
+  // As linear_cuda_bench measured on an H200, behind a small op: more tokens suit cuBLASLt, and
+  // the earlier the larger the matrix.
+  const int64_t elems = weight.rows() * weight.cols();
+  const bool faster = num_tokens <= 8 || (num_tokens <= 16 && elems <= 64 << 20) ||
+                      (num_tokens <= 32 && elems <= 32 << 20);
   return deterministic_ || faster;
 }
 
