@@ -13,7 +13,7 @@ ALL_REMOTE = ["--decode.local-prefill-tokens", "0", "--decode.local-prefill-rati
 # Handed back 100 ms after SIGTERM.
 SHORT_DRAIN = ["--drain-timeout-ms", "10000", "--drain-hand-back-ms", "9900"]
 PROMPTS = [[3 + (i * 7 + k) % 200 for k in range(40)] for i in range(16)]
-FIELDS = {"max_tokens": 400, "ignore_eos": True, "temperature": 0.8, "seed": 5}
+FIELDS = {"max_tokens": 2000, "ignore_eos": True, "temperature": 0.8, "seed": 5}
 
 
 def decoding_worker(cluster):
