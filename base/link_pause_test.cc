@@ -66,7 +66,10 @@ TEST_CASE("a stopped process is given up, and continued it starts afresh, withou
   parent.links->send(first.link, Release{1});              // lies in its socket when it wakes
   const auto down = parent.wait<LinkDown>();
   CHECK(down.link == first.link);
-  CHECK(down.reason.find("peer silent for") == 0);
+  CAPTURE(down.reason);
+  // A busy machine may have stopped the parent as well.
+  CHECK((down.reason.find("peer silent for") == 0 ||
+         down.reason.find("this process stood still") == 0));
   REQUIRE(::kill(child, SIGCONT) == 0);
 
   CHECK(parent.wait<LinkUp>().link != first.link);
