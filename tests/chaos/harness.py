@@ -29,6 +29,7 @@ class Options:
     trouble_every_s = 15.0
     cancels = 10000
     seed = 0
+    watch_memory = True
 
 
 class Skipped(Exception):
@@ -60,6 +61,7 @@ def cluster(prefill=1, decode=1, worker=None, router=None, model=MODEL, **more):
         return [str(word) for pair in {k: v for s in settings for k, v in (s or {}).items()}.items() for word in pair]
 
     with Cluster(model, prefill, decode, worker_args=flags(WORKER, worker), router_args=flags(ROUTER, router), **more) as system:
+        system.watch_memory = Options.watch_memory
         with oracles.Watch(system):
             yield system
 

@@ -149,7 +149,9 @@ def everybody(system):
 
 
 def memory(system):
-    """KiB of each process's own; the pools are shared memory."""
+    """KiB of each process's own (the pools are shared memory); nothing where memory is not judged."""
+    if not system.watch_memory:
+        return {}
     return {process.name: int(process_status(process, "RssAnon")) for process in everybody(system)}
 
 
