@@ -139,6 +139,12 @@ void Mover::run() {
 }
 
 void Mover::report(MoverEvent event) {
+  if (event.kind == MoverEvent::Kind::kAttached) {
+    log_info("handoff_attached", {{"link", event.link},
+                                  {"transport", event.transport},
+                                  {"gbps", event.gbps},
+                                  {"latency_us", event.latency_us}});
+  }
   if (ends_transfer(event.kind)) inbox_.transfer_ended();
   sink_(std::move(event));
 }

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -82,6 +83,60 @@ def test_a_burst_of_every_kind_of_sampling_is_served_and_leaves_nothing():
         for name in cluster.workers:
             pages = cluster.pages(name)
             assert pages["used"] == pages["granted"] == pages["quarantined"] == 0, (name, pages)
+
+
+def test_pages_cross_from_one_gpu_to_another():
+    """Prefill on GPU 0, decode on GPU 1: the same log-probabilities as the reference."""
+    gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=True, text=True).stdout.count("GPU ")
+    if gpus < 2:
+        pytest.skip(f"{gpus} GPU here")
+    reference = read_safetensors(GOLDEN / "llama" / "reference.safetensors")
+    ids = [int(i) for i in reference["input_ids"]]
+    two = Cluster(GOLDEN / "llama", worker_args=WORKER, router_args=ROUTER)
+    decode = two.workers["decode-0"].argv
+    decode[decode.index("--device") + 1] = "cuda:1"
+    with two as cluster:
+        reply = cluster.post("/v1/completions", {"prompt": ids[:64], "logprobs": 5, "return_tokens_as_token_ids": True, "max_tokens": 2,
+                                                 "allowed_token_ids": [ids[64]], "ignore_eos": True, "temperature": 0})
+        want = log_softmax(reference["logits"][64])
+        for token, got in reply["choices"][0]["logprobs"]["top_logprobs"][1].items():
+            assert abs(got - want[int(token.removeprefix("token_id:"))]) < 0.3
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(lambda n: cluster.complete(ids[:n], max_tokens=20, temperature=0, ignore_eos=True)[0], range(20, 100)))
+        assert all(len(answer) == 20 for answer in answers)
+        assert cluster.handoffs() > 0
+        print([line for line in cluster.workers["prefill-0"].log.read_text().splitlines() if "attach" in line or "transport" in line])
+
+
+def gpu_memory_mib():
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return int(subprocess.run(query, capture_output=True, check=True, text=True).stdout.split()[0])
+
+
+@pytest.mark.parametrize("victim", ["prefill-0", "decode-0"])
+def test_a_killed_worker_costs_no_request_and_no_gpu_memory(victim):
+    """kill -9 in the middle of handoffs, with another of its kind left: replayed, pages home within 2 s, the dead one's GPU memory free."""
+    rng = np.random.default_rng(7)
+    plan = [[int(t) for t in rng.integers(3, 256, rng.integers(100, 900))] for _ in range(160)]
+    with Cluster(GOLDEN / "llama", 2, 2, worker_args=WORKER, router_args=ROUTER) as cluster:
+        def ask(prompt):
+            return len(cluster.complete(prompt, timeout_s=60, max_tokens=100, temperature=0, ignore_eos=True)[0])
+
+        assert ask(plan[0]) == 100
+        before = gpu_memory_mib()
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            jobs = [pool.submit(ask, prompt) for prompt in plan]
+            time.sleep(0.3)
+            dead = cluster.workers.pop(victim)
+            dead.kill()
+            dead.popen.wait()
+            assert not all(job.done() for job in jobs), "all had been served already: nothing was tested"
+            assert [job.result() for job in jobs] == [100] * len(plan)
+        time.sleep(2)
+        for name in cluster.workers:
+            pages = cluster.pages(name)
+            assert pages["used"] == pages["granted"] == pages["quarantined"] == 0, (name, pages)
+        assert gpu_memory_mib() < before - 100, "a dead worker's memory is still mapped by its peers"
 
 
 def test_the_default_model_answers_as_on_the_cpu():
