@@ -101,10 +101,8 @@ void LinkLoop::run() {
 
 void LinkLoop::wait_and_serve() {
   std::array<epoll_event, 256> events;
-  const int64_t last_round_us = now_us_;
   const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms());
-  now_us_ = clock_.now_us();
-  drop_links_if_paused(last_round_us);
+  look_at_clock();
   for (int i = 0; i < n; ++i) {
     const uint64_t tag = events[i].data.u64;
     if (tag == kWakeTag) {
@@ -129,12 +127,18 @@ int LinkLoop::wait_ms() const {
   return static_cast<int>(std::min<int64_t>((wait_us + 999) / 1000, 60'000));
 }
 
+void LinkLoop::look_at_clock() {
+  const int64_t last_look_us = now_us_;
+  now_us_ = clock_.now_us();
+  drop_links_if_paused(last_look_us);
+}
+
 // A process that was stopped (SIGSTOP, a suspended machine) wakes to sockets full of what was true
 // before. A peer that has given us up did so after our lease ran out: such links go first, and
 // nothing of that is read. Without a standstill an old lease only means that acknowledgements are
 // late.
-void LinkLoop::drop_links_if_paused(int64_t last_round_us) {
-  const int64_t paused_ms = (now_us_ - last_round_us) / 1000;
+void LinkLoop::drop_links_if_paused(int64_t last_look_us) {
+  const int64_t paused_ms = (now_us_ - last_look_us) / 1000;
   if (2 * paused_ms <= config_.lease_ms) return;
   std::vector<LinkId> expired;
   for (const auto& [link, connection] : connections_)

@@ -73,7 +73,8 @@ class LinkLoop {
   void tick_links();
   void publish_stats();
   int wait_ms() const;
-  void drop_links_if_paused(int64_t last_round_us);
+  void look_at_clock();
+  void drop_links_if_paused(int64_t last_look_us);
   void open_listener(const std::string& listen);
   void watch(int fd, uint64_t tag, uint32_t events, int operation);
   void flush_touched();

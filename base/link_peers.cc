@@ -119,6 +119,7 @@ void LinkLoop::begin(ScopedFd socket, Hello::Side side, const std::string& addre
 
 void LinkLoop::serve(LinkId link) {
   if (LinkConnection* connection = find(link)) connection->receive(now_us_);
+  look_at_clock();  // the process may have been stopped since the last look, just before it read
   // Each event may end the connection, so it is looked up again.
   while (LinkConnection* connection = find(link)) {
     LinkConnection::Event event = connection->next(now_us_);
