@@ -1,6 +1,7 @@
 // Whole engine steps on a GPU, sampling and host included, for a model of real shape with random
 // weights: decode batches with one step in flight, and prefill. Prints medians beside the floor
-// (bytes at the read rate of the memory, or FLOPs at the rate of the tensor cores).
+// (bytes at the read rate of the memory, or FLOPs at the rate of the tensor cores) and the sum of
+// the parts (step_parts.h), which are timed in turn with the steps.
 //
 //   engine_bench --model bench/shapes/llama-3.1-8b [--decode 1x1024,32x1024] [--prefill 1x512]
 #include <CLI/CLI.hpp>
@@ -14,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/step_parts.h"
+#include "kernels/cuda/graph_timing.h"
 #include "model/engine.h"
 #include "model/model_config.h"
 
@@ -44,11 +47,6 @@ std::vector<Shape> parse_shapes(const std::string& text) {
   return shapes;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 struct Costs {
   double weight_bytes = 0;    // read by one step (without the embedding table)
   double kv_token_bytes = 0;  // of all layers
@@ -68,10 +66,20 @@ Costs costs_of(const ModelConfig& config) {
           .pair_flops = 4 * heads * config.num_layers};
 }
 
+// "linear + attention + rest"
+std::string text_of(const PartsMs& parts) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.3f + %.3f + %.3f", parts.linear, parts.attention,
+                parts.rest);
+  return text;
+}
+
 class Bench {
  public:
   Bench(const std::string& path, EngineOptions options)
-      : costs_(costs_of(read_model_config(path))), model_(load_model(path, options, nullptr)) {
+      : costs_(costs_of(read_model_config(path))),
+        model_(load_model(path, options, nullptr)),
+        parts_(read_model_config(path), model_, options.gemm_table) {
     model_.engine->on_step_done([this] {
       std::lock_guard lock(mutex_);
       ++done_;
@@ -92,6 +100,7 @@ class Bench {
 
   const Costs costs_;
   LoadedModel model_;
+  StepParts parts_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int32_t done_ = 0;
@@ -147,6 +156,7 @@ StepOutput Bench::collect() {
 
 void Bench::print_decode(const Shape& shape, int32_t steps) {
   Engine& engine = *model_.engine;
+  const PartsMs parts = parts_.time(shape.sequences, 1, shape.tokens - 1);
   StepInput first = decode_step(shape, 0);
   open_slots(shape, &first);
   engine.submit(std::move(first));
@@ -176,14 +186,15 @@ void Bench::print_decode(const Shape& shape, int32_t steps) {
   const double floor_ms = bytes / kReadBytesPerSecond * 1e3;
   const double ours_ms = median(step_us) / 1e3;
   std::printf(
-      "decode  B=%-4d context %-6d floor %7.3f ms  ours %7.3f ms  x%.2f  idle %4.0f us  submit "
-      "%4.0f us\n",
-      shape.sequences, shape.tokens, floor_ms, ours_ms, ours_ms / floor_ms, median(idle_us),
-      median(host_us));
+      "decode  B=%-4d context %-6d floor %7.3f ms  parts %7.3f (%s)  ours %7.3f ms  x%.2f  idle "
+      "%4.0f us  submit %4.0f us\n",
+      shape.sequences, shape.tokens, floor_ms, parts.sum(), text_of(parts).c_str(), ours_ms,
+      ours_ms / floor_ms, median(idle_us), median(host_us));
   std::fflush(stdout);
 }
 
 void Bench::print_prefill(const Shape& shape, int32_t repeats) {
+  const PartsMs parts = parts_.time(shape.sequences, shape.tokens, 0);
   std::vector<double> step_us;
   for (int32_t r = 0; r < repeats; ++r) {
     StepInput input{.step = next_step_++};
@@ -215,9 +226,11 @@ void Bench::print_prefill(const Shape& shape, int32_t repeats) {
       costs_.token_flops * tokens + costs_.pair_flops * tokens * (shape.tokens + 1) / 2;
   const double floor_ms = flops / kFlopsPerSecond * 1e3;
   const double ours_ms = median(step_us) / 1e3;
-  std::printf("prefill %d x %-6d floor %7.2f ms  ours %7.2f ms  x%.2f  %.0f tok/s  %.0f TFLOP/s\n",
-              shape.sequences, shape.tokens, floor_ms, ours_ms, ours_ms / floor_ms,
-              tokens / ours_ms * 1e3, flops / ours_ms / 1e9);
+  std::printf(
+      "prefill %d x %-6d floor %7.2f ms  parts %7.2f (%s)  ours %7.2f ms  x%.2f  %.0f tok/s  %.0f "
+      "TFLOP/s\n",
+      shape.sequences, shape.tokens, floor_ms, parts.sum(), text_of(parts).c_str(), ours_ms,
+      ours_ms / floor_ms, tokens / ours_ms * 1e3, flops / ours_ms / 1e9);
   std::fflush(stdout);
 }
 
@@ -242,6 +255,7 @@ int main(int argc, char** argv) {
   app.add_option("--prefill", prefill, "Prompts x tokens, ...");
   app.add_option("--steps", steps, "Decode steps timed");
   app.add_option("--cuda-graphs", options.cuda_graphs, "on, lazy or off");
+  app.add_option("--gemm-table", options.gemm_table, "File of gemm_table_tool");
   int64_t kv_mib = 0;
   app.add_option("--kv-mib", kv_mib, "Memory of the pages; 0: what the GPU has left");
   app.add_option("--device", options.device, "cuda or cuda:N");

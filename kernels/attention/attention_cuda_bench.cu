@@ -3,19 +3,14 @@
 // bare loop that reads the same pages; prefill in TFLOP/s of the causal half. Times are medians of
 // replays of a graph with one launch a layer, so that every launch finds its K and V outside L2;
 // candidate and floor take turns.
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <numeric>
-#include <random>
+#include <utility>
 #include <vector>
 
-#include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/attention_timing.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/graph_timing.h"
 #include "kernels/cuda/memory.h"
-#include "kernels/cuda/stream.h"
 
 namespace baton {
 namespace {
@@ -59,37 +54,6 @@ __global__ void read_pages(const std::byte* layer, int64_t page_bytes, int64_t s
   if (sum.x == 0x12345678 && sum.y == 1) *sink = sum;
 }
 
-class Graph {
- public:
-  Graph(cudaStream_t stream, const std::function<void()>& enqueue) {
-    cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-    enqueue();
-    cudaGraph_t graph;
-    cuda_check(cudaStreamEndCapture(stream, &graph), "capture");
-    cuda_check(cudaGraphInstantiate(&exec_, graph, 0), "instantiate");
-    cudaGraphDestroy(graph);
-  }
-  Graph(const Graph&) = delete;
-  ~Graph() { cudaGraphExecDestroy(exec_); }
-  double run_us(CudaStream& stream, CudaEvent& begin, CudaEvent& end) {
-    begin.record(stream.get());
-    cuda_check(cudaGraphLaunch(exec_, stream.get()), "replay");
-    end.record(stream.get());
-    end.synchronize();
-    float ms = 0;
-    cuda_check(cudaEventElapsedTime(&ms, begin.get(), end.get()), "time");
-    return 1e3 * ms;
-  }
-
- private:
-  cudaGraphExec_t exec_ = nullptr;
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 class Bench {
  public:
   explicit Bench(int32_t head_dim)
@@ -106,65 +70,31 @@ class Bench {
 
   // `count` sequences of `num_tokens` new tokens behind `first_pos` cached ones.
   void measure(int32_t count, int32_t num_tokens, int32_t first_pos) {
-    const int32_t pages_each = (first_pos + num_tokens + kPageTokens - 1) / kPageTokens;
-    std::vector<int32_t> order(kPages);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), std::mt19937(7));
-    DeviceBuffer tables(4ll * kPages);
-    upload(tables, order.data(), tables.bytes());
-    std::vector<AttentionSequence> sequences;
-    for (int32_t s = 0; s < count; ++s) {
-      sequences.push_back(
-          {s * num_tokens, num_tokens, first_pos, tables.as<int32_t>() + s * pages_each});
-    }
-    DeviceBuffer device_sequences(sequences.size() * sizeof(AttentionSequence));
-    upload(device_sequences, sequences.data(), device_sequences.bytes());
-    const AttentionPlanner planner({kHeads, kKvHeads, dim_, 0}, count, count * num_tokens,
-                                   num_sms_);
-    PinnedBuffer lists_host(planner.lists_bytes());
-    DeviceBuffer lists(planner.lists_bytes()), scratch(planner.scratch_bytes());
-    cuda_check(cudaMemset(scratch.data(), 0, scratch.bytes()), "clear");
-    AttentionPlan plan;
-    planner.make_plan(sequences, {lists_host.data(), lists.data(), scratch.data()}, &plan);
-    upload(lists, lists_host.data(), lists.bytes());
-
-    const auto attention = [&](int32_t layer) {
-      attention_cuda({.q = q_.as<Bf16>(),
-                      .y = y_.as<Bf16>(),
-                      .q_stride = kHeads * dim_,
-                      .batch = {device_sequences.as<AttentionSequence>(), count, &plan},
-                      .kv = {.base = pages_.data(),
-                             .page_bytes = slice_bytes_ * kLayers,
-                             .layer_offset = slice_bytes_ * layer,
-                             .page_tokens = kPageTokens,
-                             .num_kv_heads = kKvHeads,
-                             .head_dim = dim_,
-                             .dtype = Dtype::kBF16},
-                      .num_heads = kHeads,
-                      .scale = 1.0f / std::sqrt(static_cast<float>(dim_))},
-                     stream_.get());
-    };
+    const TimedAttention attention({kHeads, kKvHeads, dim_, 0},
+                                   {.base = pages_.data(),
+                                    .page_bytes = slice_bytes_ * kLayers,
+                                    .page_tokens = kPageTokens,
+                                    .num_kv_heads = kKvHeads,
+                                    .head_dim = dim_,
+                                    .dtype = Dtype::kBF16},
+                                   kPages, num_sms_, count, num_tokens, first_pos, q_.as<Bf16>(),
+                                   y_.as<Bf16>());
     const bool decode = num_tokens <= kDecodeMaxTokens;
     const int32_t layers = decode ? kLayers : 4;
-    Graph ours(stream_.get(), [&] {
-      for (int32_t layer = 0; layer < layers; ++layer) attention(layer);
-    });
-    Graph floor(stream_.get(), [&] {
+    std::vector<CudaGraph> graphs;
+    graphs.push_back(record_graph(stream_, [&](cudaStream_t stream) {
+      for (int32_t layer = 0; layer < layers; ++layer)
+        attention.enqueue(slice_bytes_ * layer, stream);
+    }));
+    graphs.push_back(record_graph(stream_, [&](cudaStream_t stream) {
       for (int32_t layer = 0; layer < layers; ++layer) {
-        read_pages<<<num_sms_ * 8, 256, 0, stream_.get()>>>(
+        read_pages<<<num_sms_ * 8, 256, 0, stream>>>(
             pages_.data() + slice_bytes_ * layer, slice_bytes_ * kLayers, slice_bytes_,
-            tables.as<int32_t>(), count * pages_each, y_.as<uint4>());
+            attention.tables(), count * attention.pages_each(), y_.as<uint4>());
       }
-    });
-    std::vector<double> ours_us, floor_us;
-    for (int32_t i = -2; i < kReplays; ++i) {
-      const double a = ours.run_us(stream_, begin_, end_) / layers;
-      const double b = floor.run_us(stream_, begin_, end_) / layers;
-      if (i < 0) continue;  // warming up
-      ours_us.push_back(a);
-      floor_us.push_back(b);
-    }
-    const double us = median(ours_us), read_us = median(floor_us);
+    }));
+    const std::vector<double> times = time_graphs(stream_, graphs, kReplays);
+    const double us = times[0] / layers, read_us = times[1] / layers;
     if (decode) {
       const double bytes = 4.0 * kKvHeads * dim_ * (first_pos + num_tokens) * count;
       std::printf(
@@ -184,15 +114,10 @@ class Bench {
  private:
   static constexpr int32_t kMaxRows = 16384;
 
-  void upload(DeviceBuffer& to, const void* from, int64_t bytes) {
-    cuda_check(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), "upload");
-  }
-
   const int32_t dim_, num_sms_;
   const int64_t slice_bytes_;
   DeviceBuffer pages_, q_, y_;
   CudaStream stream_;
-  CudaEvent begin_{true}, end_{true};
 };
 
 }  // namespace

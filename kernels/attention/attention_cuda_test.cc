@@ -10,9 +10,8 @@
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/testing.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/cuda/testing.h"
 
 #include "tests/doctest.h"
 
@@ -20,12 +19,6 @@ namespace baton {
 namespace {
 
 constexpr unsigned kSeed = 9157;
-
-#define SKIP_WITHOUT_GPU()             \
-  if (cuda_device_count() == 0) {      \
-    std::puts("no GPU here: skipped"); \
-    return;                            \
-  }
 
 struct Shape {
   int32_t num_heads = 8, num_kv_heads = 2, head_dim = 128, page_tokens = 64;
@@ -298,7 +291,7 @@ std::vector<Shape> shapes() {
 }
 
 TEST_CASE("attention on the GPU agrees with the CPU's: mixed ragged batches, poisoned pages") {
-  SKIP_WITHOUT_GPU();
+  if (no_gpu()) return;
   const auto cpu = make_cpu_backend(4);
   double worst = 0;
   for (const Shape& shape : shapes()) {
@@ -317,7 +310,7 @@ TEST_CASE("attention on the GPU agrees with the CPU's: mixed ragged batches, poi
 }
 
 TEST_CASE("a sequence's attention has the same bits alone and in every batch") {
-  SKIP_WITHOUT_GPU();
+  if (no_gpu()) return;
   for (const int32_t dim : {64, 128, 256}) {
     const Shape shape = {.head_dim = dim};
     CAPTURE(dim);
@@ -336,7 +329,7 @@ TEST_CASE("a sequence's attention has the same bits alone and in every batch") {
 }
 
 TEST_CASE("a captured graph of decodes serves any other batch of its size") {
-  SKIP_WITHOUT_GPU();
+  if (no_gpu()) return;
   std::vector<Chunk> chunks;
   for (int i = 0; i < 8; ++i) chunks.push_back({1, 100 * i});
   for (int i = 0; i < 8; ++i) chunks.push_back({i % 3 == 2 ? 0 : 1 + i, 900 * i});
@@ -347,7 +340,7 @@ TEST_CASE("a captured graph of decodes serves any other batch of its size") {
 }
 
 TEST_CASE("long contexts: every split of a sequence gives the CPU's result") {
-  SKIP_WITHOUT_GPU();
+  if (no_gpu()) return;
   const auto cpu = make_cpu_backend(4);
   for (const int32_t window : {0, 1500}) {
     const Fixture fixture(kSeed + 2, {.num_heads = 32, .num_kv_heads = 8, .window = window},

@@ -1,10 +1,10 @@
 // The warps that compute in a decode attention CTA. Device code only.
 #pragma once
 
-#include "kernels/attention/attention_pipeline.cuh"
 #include "kernels/attention/attention_tile.cuh"
 #include "kernels/attention/decode_layout.cuh"
 #include "kernels/attention/decode_sums.cuh"
+#include "kernels/cuda/pipeline.cuh"
 
 namespace baton {
 

@@ -2,9 +2,9 @@
 // stages. Device code only.
 #pragma once
 
-#include "kernels/attention/attention_pipeline.cuh"
 #include "kernels/attention/attention_tile.cuh"
 #include "kernels/attention/decode_layout.cuh"
+#include "kernels/cuda/pipeline.cuh"
 
 namespace baton {
 

@@ -105,8 +105,8 @@ struct HopperConsumer {
 #pragma unroll
     for (int s = 0; s < kDim / 16; ++s) {
       const int half = s / 4, at = s % 4 * 32;
-      wgmma_scores(scores, rows + ((half * Layout::kQHalfBytes + at) >> 4),
-                   keys + ((half * Layout::kHalfBytes + at) >> 4), s > 0);
+      wgmma(scores, rows + ((half * Layout::kQHalfBytes + at) >> 4),
+            keys + ((half * Layout::kHalfBytes + at) >> 4), s > 0);
     }
     wgmma_commit();
   }

@@ -2,8 +2,8 @@
 // code only.
 #pragma once
 
-#include "kernels/attention/attention_pipeline.cuh"
 #include "kernels/attention/attention_tile.cuh"
+#include "kernels/cuda/pipeline.cuh"
 
 namespace baton {
 

@@ -42,7 +42,8 @@ class CudaBackendImpl final : public CudaBackend {
  public:
   CudaBackendImpl(int32_t index, const CudaBackendOptions& options)
       : device_(open_cuda_device(index)),
-        linear_(device_, options.deterministic),
+        linear_(device_,
+                {.deterministic = options.deterministic, .gemm_table = options.gemm_table}),
         load_threads_(options.load_threads),
         isa_("sm_" + std::to_string(device_.capability) + "+" + linear_.numerics()) {}
 

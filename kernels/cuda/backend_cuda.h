@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "kernels/backend.h"
 #include "kernels/bf16.h"
@@ -27,6 +28,7 @@ class CudaBackend : public BackendOf<Bf16> {
 struct CudaBackendOptions {
   int32_t load_threads = 0;    // read and expand weights; 0 = as many as cores, 16 at most
   bool deterministic = false;  // rows of linear do not depend on the batch (linear_cuda.h)
+  std::string gemm_table;      // a file; empty: the one shipped for this GPU
 };
 
 // Opens GPU `index`. Throws ConfigError, one line, for whatever keeps it from serving (device.h).

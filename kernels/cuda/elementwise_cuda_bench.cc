@@ -1,17 +1,14 @@
 // elementwise_cuda_bench: the small ops of Llama 3.1 8B at several batch sizes: microseconds in a
 // graph of 16, and bytes moved over time. Reading and writing together, a GPU's memory moves 4.28
 // TB/s; small batches stay in its cache.
-#include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <stdexcept>
 #include <vector>
 
 #include "kernels/activation/activation_cuda.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/graph.h"
+#include "kernels/cuda/graph_timing.h"
 #include "kernels/cuda/memory.h"
-#include "kernels/cuda/stream.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/linear/weight_convert.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
@@ -32,25 +29,8 @@ struct Buffers {
   DeviceBuffer indices{int64_t{kTokensMax} * 4};
 };
 
-double time_us(const std::function<void(cudaStream_t)>& op, CudaStream& stream) {
-  op(stream.get());  // loads the kernel
-  CudaGraph graph;
-  cuda_check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "capture");
-  for (int32_t i = 0; i < kRepeats; ++i) op(stream.get());
-  graph.end_capture(stream.get());
-  CudaEvent begin(true), end(true);
-  std::vector<float> times;
-  for (int32_t round = 0; round < kRounds; ++round) {
-    begin.record(stream.get());
-    graph.launch(stream.get());
-    end.record(stream.get());
-    end.synchronize();
-    float ms = 0;
-    cuda_check(cudaEventElapsedTime(&ms, begin.get(), end.get()), "time");
-    times.push_back(ms * 1000 / kRepeats);
-  }
-  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
-  return times[kRounds / 2];
+double time_us(const Enqueue& op, const CudaStream& stream) {
+  return time_repeats(stream, kRepeats, kRounds, op);
 }
 
 void report(const char* name, int32_t tokens, double us, double bytes) {

@@ -21,15 +21,12 @@ class CudaGraph {
     if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
   }
 
-  // Ends the capture that was begun on `stream` and makes what it recorded ready to launch;
-  // `discard` only ends it.
-  void end_capture(cudaStream_t stream, bool discard = false) {
+  // Ends the capture that was begun on `stream` and makes what it recorded ready to launch.
+  void end_capture(cudaStream_t stream) {
     cudaGraph_t recorded = nullptr;
-    const cudaError_t ended = cudaStreamEndCapture(stream, &recorded);
-    if (!discard) cuda_check(ended, "graph capture");
-    cudaError_t made = cudaSuccess;
-    if (!discard) made = cudaGraphInstantiate(&graph_, recorded, 0);
-    if (recorded != nullptr) cudaGraphDestroy(recorded);
+    cuda_check(cudaStreamEndCapture(stream, &recorded), "graph capture");
+    const cudaError_t made = cudaGraphInstantiate(&graph_, recorded, 0);
+    cudaGraphDestroy(recorded);
     cuda_check(made, "graph instantiation");
   }
 

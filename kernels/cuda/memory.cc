@@ -9,10 +9,17 @@
 #include "kernels/cuda/error.h"
 
 namespace baton {
+namespace {
 
-DeviceBuffer::DeviceBuffer(int64_t bytes) : bytes_(bytes) {
+size_t at_least_one(int64_t bytes) {
+  return static_cast<size_t>(std::max<int64_t>(bytes, 1));
+}
+
+}  // namespace
+
+std::byte* DeviceMemory::allocate(int64_t bytes) {
   void* data = nullptr;
-  const cudaError_t error = cudaMalloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  const cudaError_t error = cudaMalloc(&data, at_least_one(bytes));
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // not sticky: whoever catches this can go on
     size_t free = 0, total = 0;
@@ -21,27 +28,26 @@ DeviceBuffer::DeviceBuffer(int64_t bytes) : bytes_(bytes) {
                       " bytes free, want " + std::to_string(bytes) + " more");
   }
   cuda_check(error, "cudaMalloc");
-  data_ = static_cast<std::byte*>(data);
+  return static_cast<std::byte*>(data);
 }
 
-DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) cudaFree(data_);
+void DeviceMemory::free(std::byte* data) {
+  cudaFree(data);
 }
 
-PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
+std::byte* PinnedMemory::allocate(int64_t bytes) {
   void* data = nullptr;
-  const size_t wanted = static_cast<size_t>(std::max<int64_t>(bytes, 1));
-  const cudaError_t error = cudaMallocHost(&data, wanted);
+  const cudaError_t error = cudaMallocHost(&data, at_least_one(bytes));
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     throw ConfigError("pinned host memory: none left for " + std::to_string(bytes) + " bytes");
   }
   cuda_check(error, "cudaMallocHost");
-  data_ = static_cast<std::byte*>(data);
+  return static_cast<std::byte*>(data);
 }
 
-PinnedBuffer::~PinnedBuffer() {
-  if (data_ != nullptr) cudaFreeHost(data_);
+void PinnedMemory::free(std::byte* data) {
+  cudaFreeHost(data);
 }
 
 }  // namespace baton

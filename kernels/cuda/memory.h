@@ -8,20 +8,36 @@
 
 namespace baton {
 
-// cudaMalloc; 256-byte aligned, contents undefined. Freed with its owner.
-class DeviceBuffer {
+// cudaMalloc. Throws ConfigError("... GPU memory: got <free> bytes free, want <bytes>") when it is
+// short.
+struct DeviceMemory {
+  static std::byte* allocate(int64_t bytes);
+  static void free(std::byte* data);
+};
+
+// cudaMallocHost: the host memory that copies run from at full speed and without blocking. Throws
+// ConfigError when it is short.
+struct PinnedMemory {
+  static std::byte* allocate(int64_t bytes);
+  static void free(std::byte* data);
+};
+
+// 256-byte aligned, contents undefined. Freed with its owner.
+template <typename Memory>
+class CudaBuffer {
  public:
-  DeviceBuffer() = default;
-  // Throws ConfigError("... GPU memory: got <free> bytes free, want <bytes>") when it is short.
-  explicit DeviceBuffer(int64_t bytes);
-  DeviceBuffer(DeviceBuffer&& other) noexcept
+  CudaBuffer() = default;
+  explicit CudaBuffer(int64_t bytes) : data_(Memory::allocate(bytes)), bytes_(bytes) {}
+  CudaBuffer(CudaBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+  CudaBuffer& operator=(CudaBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
-  ~DeviceBuffer();
+  ~CudaBuffer() {
+    if (data_ != nullptr) Memory::free(data_);
+  }
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
@@ -35,30 +51,7 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
-// cudaMallocHost: the host memory that copies run from at full speed and without blocking.
-class PinnedBuffer {
- public:
-  PinnedBuffer() = default;
-  explicit PinnedBuffer(int64_t bytes);
-  PinnedBuffer(PinnedBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~PinnedBuffer();
-
-  std::byte* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
-  template <typename E>
-  E* as() const {
-    return reinterpret_cast<E*>(data_);
-  }
-
- private:
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
-};
+using DeviceBuffer = CudaBuffer<DeviceMemory>;
+using PinnedBuffer = CudaBuffer<PinnedMemory>;
 
 }  // namespace baton

@@ -17,11 +17,15 @@ __device__ __forceinline__ void let_next_kernel_start() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
 // Asynchronous copy of 16 bytes from device to shared memory, past L1; both 16-byte aligned. The
 // copies of a thread are seen by that thread after wait_for_copies().
 __device__ __forceinline__ void copy_async_16(void* shared, const void* global) {
-  const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(global)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(shared_address(shared)),
+               "l"(global)
                : "memory");
 }
 // Closes a group of copies (an empty one too).
@@ -57,10 +61,11 @@ __device__ __forceinline__ void sync_cluster() {
 }
 // `shared`, 16-byte aligned, as block `rank` of the cluster has it at the same place.
 __device__ __forceinline__ float4 load_shared_of(const float* shared, uint32_t rank) {
-  const auto here = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   uint32_t there;
   float4 v;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(shared_address(shared)), "r"(rank));
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                : "r"(there)

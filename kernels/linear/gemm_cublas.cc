@@ -1,5 +1,6 @@
 #include "kernels/linear/gemm_cublas.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "base/status.h"
@@ -39,8 +40,7 @@ Layouts layouts_of(const GemmArgs& args, int64_t num_tokens) {
 
 }  // namespace
 
-CublasGemm::CublasGemm(const std::string& gpu_name)
-    : workspace_(kWorkspaceBytes), table_(shipped_gemm_table(gpu_name)) {
+CublasGemm::CublasGemm(const GemmTable& table) : workspace_(kWorkspaceBytes) {
   const auto start = [](cublasStatus_t status) {
     if (status != CUBLAS_STATUS_SUCCESS) {
       throw ConfigError(std::string("cuBLASLt does not start: ") + cublasLtGetStatusString(status));
@@ -60,9 +60,10 @@ CublasGemm::CublasGemm(const std::string& gpu_name)
   start(cublasLtMatmulPreferenceSetAttribute(
       preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions)));
   const uint64_t version = cublasLtGetVersion();
-  if (table_.library_version != version) table_ = {};
-  numerics_ =
-      "cublaslt-" + std::to_string(version) + (table_.algorithms.empty() ? "-heuristic" : "-table");
+  if (table.library_version == version) listed_ = table.algorithms;
+  char name[64];
+  std::snprintf(name, sizeof(name), "cublaslt-%zu-table-%08x", version, table.digest);
+  numerics_ = name;
 }
 
 CublasGemm::~CublasGemm() {
@@ -92,8 +93,8 @@ const cublasLtMatmulAlgo_t& CublasGemm::algorithm_for(const GemmArgs& args) {
   if (const auto known = algorithms_.find(key); known != algorithms_.end()) return known->second;
 
   cublasLtMatmulAlgo_t algorithm;
-  const auto listed = table_.algorithms.find({args.rows, args.cols, bucket, args.epilogue});
-  if (listed != table_.algorithms.end()) {
+  const auto listed = listed_.find({args.rows, args.cols, bucket, args.epilogue});
+  if (listed != listed_.end()) {
     static_assert(sizeof(algorithm.data) == sizeof(GemmAlgorithm));
     std::memcpy(algorithm.data, listed->second.data(), sizeof(algorithm.data));
   } else {

@@ -1,5 +1,5 @@
 // Matrix products through cuBLASLt: y = x W^T with bf16 operands and float32 sums. Which algorithm
-// a shape gets is fixed at its first use: the shipped table's (gemm_table.h), else cuBLASLt's own
+// a shape gets is fixed at its first use: the table's (gemm_table.h), else cuBLASLt's own
 // first choice. Up to kSmallTokens tokens share one algorithm, so that a row does not depend on how
 // many there are. Engine thread only.
 #pragma once
@@ -36,8 +36,8 @@ struct GemmArgs {
 
 class CublasGemm {
  public:
-  // `gpu_name` picks the table. Throws ConfigError when cuBLASLt does not start.
-  explicit CublasGemm(const std::string& gpu_name);
+  // Throws ConfigError when cuBLASLt does not start.
+  explicit CublasGemm(const GemmTable& table);
   CublasGemm(const CublasGemm&) = delete;
   CublasGemm& operator=(const CublasGemm&) = delete;
   ~CublasGemm();
@@ -60,7 +60,7 @@ class CublasGemm {
   cublasLtMatmulDesc_t product_ = nullptr;
   cublasLtMatmulPreference_t preference_ = nullptr;
   DeviceBuffer workspace_;
-  GemmTable table_;
+  std::map<GemmKey, GemmAlgorithm> listed_;
   std::string numerics_;
   std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
 };

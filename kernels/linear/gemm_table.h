@@ -1,9 +1,12 @@
-// Which cuBLASLt algorithm is fastest for which product, measured by gemm_table_tool on one model
-// of GPU and shipped as text (tables/<gpu>.txt). First line: "<cuBLASLt version> <GPU name>"; then
-// one line a product:
+// What is fastest for which product, measured by gemm_table_tool on one model of GPU and shipped as
+// text (tables/<gpu>.txt). First line: "<cuBLASLt version> <GPU name>"; then one line a product,
+// either cuBLASLt's algorithm for it
 //   rows cols tokens_max store|add|float  algorithm (8 words, hexadecimal)  microseconds
+// or which kernel computes few tokens
+//   rows cols tokens_max store|add|float  cublas | skinny | stream <slices> <tile_rows>
+//   microseconds
 // An algorithm's words mean something to the cuBLASLt that wrote them only; another version
-// ignores the table.
+// ignores them.
 #pragma once
 
 #include <array>
@@ -12,6 +15,8 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+
+#include "kernels/linear/stream_gemm.h"
 
 namespace baton {
 
@@ -33,17 +38,34 @@ struct GemmKey {
 };
 using GemmAlgorithm = std::array<uint64_t, 8>;
 
+// Products of few tokens come in finer buckets: powers of two from 8 to kStreamTokensMax.
+inline constexpr int32_t kSmallBuckets[] = {8, 16, 32, 64, 128};
+int32_t small_token_bucket(int32_t num_tokens);
+
+enum class SmallKernel : uint8_t { kCublas, kSkinny, kStream };
+struct SmallChoice {
+  SmallKernel kernel = SmallKernel::kCublas;
+  StreamPlan plan;  // of kStream
+  bool operator==(const SmallChoice&) const = default;
+};
+
 struct GemmTable {
   uint64_t library_version = 0;  // 0: no table
+  uint32_t digest = 0;           // of the text: other tables, other bits
   std::string gpu_name;
   std::map<GemmKey, GemmAlgorithm> algorithms;
+  std::map<GemmKey, SmallChoice> small;  // bucket: one of kSmallBuckets
 };
 
 // Throws ConfigError for a damaged table.
 GemmTable parse_gemm_table(std::string_view text);
 std::string gemm_table_line(const GemmKey& key, const GemmAlgorithm& algorithm, double time_us);
+std::string gemm_table_line(const GemmKey& key, const SmallChoice& choice, double time_us);
+std::string small_choice_name(const SmallChoice& choice);  // as in a line
 
-// The table shipped for this model of GPU; an empty one if there is none.
-GemmTable shipped_gemm_table(const std::string& gpu_name);
+// The text of the table shipped for this model of GPU; empty if there is none.
+std::string_view shipped_gemm_table(const std::string& gpu_name);
+// That of a file, or the shipped one where `path` is empty. Throws ConfigError.
+GemmTable load_gemm_table(const std::string& path, const std::string& gpu_name);
 
 }  // namespace baton

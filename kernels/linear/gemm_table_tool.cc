@@ -1,17 +1,22 @@
-// gemm_table_tool OUT [rows:cols:store|add|float ...]
-// Measures which cuBLASLt algorithm is fastest for each product on this GPU and writes the table
-// that gemm_table.h describes. Without products it takes those of Llama 3.1 8B. Copy the result to
-// kernels/linear/tables/ and build again.
+// gemm_table_tool OUT [--small] [rows:cols:store|add|float ...]
+// Measures on this GPU which cuBLASLt algorithm is fastest for each product, and which kernel for
+// few tokens, and writes the table that gemm_table.h describes. Without products it takes those of
+// Llama 3.1 8B. --small: few tokens alone, which takes seconds; cuBLASLt's lines are those of the
+// shipped table. Try the result with engine_bench --gemm-table; copied to kernels/linear/tables/ it
+// is built in.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
 #include "base/status.h"
 #include "kernels/cuda/device.h"
 #include "kernels/linear/gemm_timing.h"
+#include "kernels/linear/skinny_gemm.h"
+#include "kernels/linear/stream_gemm.h"
 
 namespace baton {
 namespace {
@@ -83,19 +88,102 @@ std::string measure(CublasGemm& gemm, GemmTimer& timer, const GemmProblem& probl
   return gemm_table_line({problem.rows, problem.cols, bucket, problem.epilogue}, words, time_us);
 }
 
-void run(const std::string& path, const std::vector<GemmProblem>& problems) {
-  const CudaDevice device = open_cuda_device(0);
-  CublasGemm gemm(device.name);
-  std::ofstream out(path);
-  out << cublasLtGetVersion() << ' ' << device.name << '\n';
+std::string first_line(const CudaDevice& device) {
+  return std::to_string(cublasLtGetVersion()) + ' ' + device.name + '\n';
+}
+
+std::string measure_cublas(const CudaDevice& device, const std::vector<GemmProblem>& problems) {
+  CublasGemm gemm({});
+  std::string lines = first_line(device);
   for (const GemmProblem& problem : problems) {
     // Logits are wanted of a prompt's last token and of decodes.
     const int32_t largest = problem.epilogue == GemmEpilogue::kFloat ? 512 : kLargeTokens;
     GemmTimer timer(problem, largest);
     for (int32_t bucket = kSmallTokens; bucket <= largest; bucket *= 2) {
-      out << measure(gemm, timer, problem, bucket) << '\n';
+      lines += measure(gemm, timer, problem, bucket) + '\n';
     }
   }
+  return lines;
+}
+
+// The shipped table without what it says of few tokens.
+std::string shipped_cublas(const CudaDevice& device) {
+  std::istringstream shipped{std::string(shipped_gemm_table(device.name))};
+  std::string lines, line;
+  if (!std::getline(shipped, line)) throw ConfigError("--small: no table of " + device.name);
+  for (lines = line + '\n'; std::getline(shipped, line);) {
+    if (parse_gemm_table(lines + line).small.empty()) lines += line + '\n';
+  }
+  return lines;
+}
+
+// cuBLASLt, the skinny kernels, and the streaming one cut up in each way.
+std::vector<SmallChoice> small_choices(const CudaDevice& device, const GemmProblem& problem) {
+  std::vector<SmallChoice> choices = {{SmallKernel::kCublas, {}}, {SmallKernel::kSkinny, {}}};
+  for (const int32_t slices : {1, 2, 4, 8}) {
+    if (slices * 64 > problem.cols) break;
+    for (const int32_t tile_rows_max : {kTileRowsMax, kLowTileRows}) {
+      const SmallChoice choice = {
+          SmallKernel::kStream,
+          plan_stream_gemm(problem.rows, problem.cols, device.num_sms, slices, tile_rows_max)};
+      if (choice != choices.back()) choices.push_back(choice);
+    }
+  }
+  return choices;
+}
+
+GemmTimer::Product product_of(const SmallChoice& choice, CublasGemm& gemm, int32_t num_sms) {
+  return [&gemm, choice, num_sms](const GemmArgs& args, cudaStream_t stream) {
+    if (choice.kernel == SmallKernel::kCublas) return gemm.run(args, stream);
+    if (choice.kernel == SmallKernel::kStream)
+      return stream_gemm(small_args(args), choice.plan, stream);
+    if (args.num_tokens > kSkinnyTokensMax) throw CudaError("linear", "too many tokens");
+    skinny_gemm(small_args(args), num_sms, stream);
+  };
+}
+
+// One plan for all buckets, so that a row's bits seldom depend on how many there are; then for each
+// bucket the fastest kernel.
+std::string measure_small(const CudaDevice& device, CublasGemm& gemm, const GemmProblem& problem) {
+  const std::vector<SmallChoice> choices = small_choices(device, problem);
+  std::vector<GemmTimer::Product> products;
+  for (const SmallChoice& choice : choices)
+    products.push_back(product_of(choice, gemm, device.num_sms));
+  GemmTimer timer(problem, kStreamTokensMax);
+  std::vector<std::vector<double>> times;  // [bucket][choice]
+  std::vector<double> total(choices.size(), 0.0);
+  for (const int32_t bucket : kSmallBuckets) {
+    times.push_back(timer.time_us(products, bucket, kRounds, true));
+    std::printf("%6ld x %5ld, %3d tokens, us:", problem.rows, problem.cols, bucket);
+    for (size_t i = 0; i < choices.size(); ++i) {
+      std::printf("  %s %.1f", small_choice_name(choices[i]).c_str(), times.back()[i]);
+      if (bucket >= 16 && bucket <= 64) total[i] += times.back()[i];
+    }
+    std::printf("\n");
+  }
+  const size_t plan = std::min_element(total.begin() + 2, total.end()) - total.begin();
+  std::string lines;
+  for (size_t b = 0; b < times.size(); ++b) {
+    size_t best = plan;
+    for (const size_t other : {0, 1}) {
+      if (times[b][other] < times[b][best]) best = other;
+    }
+    lines += gemm_table_line({problem.rows, problem.cols, kSmallBuckets[b], problem.epilogue},
+                             choices[best], times[b][best]) +
+             '\n';
+  }
+  return lines;
+}
+
+void run(const std::string& path, bool small_only, const std::vector<GemmProblem>& problems) {
+  const CudaDevice device = open_cuda_device(0);
+  prepare_skinny_gemm();
+  prepare_stream_gemm();
+  std::string lines = small_only ? shipped_cublas(device) : measure_cublas(device, problems);
+  CublasGemm gemm(parse_gemm_table(lines));
+  for (const GemmProblem& problem : problems) lines += measure_small(device, gemm, problem);
+  std::ofstream out(path);
+  out << lines;
   if (!out.flush()) throw ConfigError(path + ": cannot write");
 }
 
@@ -104,13 +192,18 @@ void run(const std::string& path, const std::vector<GemmProblem>& problems) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 2) throw baton::ConfigError("usage: gemm_table_tool OUT [rows:cols:epilogue ...]");
+    if (argc < 2) {
+      throw baton::ConfigError("usage: gemm_table_tool OUT [--small] [rows:cols:epilogue ...]");
+    }
+    const bool small_only = argc > 2 && std::strcmp(argv[2], "--small") == 0;
     std::vector<baton::GemmProblem> problems;
-    for (int i = 2; i < argc; ++i) problems.push_back(baton::parse_problem(argv[i]));
+    for (int i = small_only ? 3 : 2; i < argc; ++i) {
+      problems.push_back(baton::parse_problem(argv[i]));
+    }
     if (problems.empty()) {
       problems.assign(std::begin(baton::kLlama8bProblems), std::end(baton::kLlama8bProblems));
     }
-    baton::run(argv[1], problems);
+    baton::run(argv[1], small_only, problems);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

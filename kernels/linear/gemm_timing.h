@@ -1,17 +1,19 @@
 // Times matrix products for the table's tool and the benchmark: random data, more copies of the
-// weights than the L2 cache holds, candidates in turn, medians.
+// weights than the L2 cache holds, candidates in turn, medians. Few tokens are timed as in a layer,
+// where a small op precedes each product, beside which our kernels start; cuBLASLt's cannot.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
-#include <utility>
 #include <vector>
 
-#include "kernels/cuda/graph.h"
+#include "kernels/cpu/half.h"
+#include "kernels/cuda/graph_timing.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/linear/bias_cuda.h"
 #include "kernels/linear/gemm_cublas.h"
+#include "kernels/linear/small_gemm.h"
 #include "kernels/linear/weight_convert.h"
 
 namespace baton {
@@ -29,6 +31,18 @@ inline constexpr GemmProblem kLlama8bProblems[] = {{6144, 4096, GemmEpilogue::kS
                                                    {4096, 14336, GemmEpilogue::kAdd},
                                                    {128256, 4096, GemmEpilogue::kFloat}};
 
+inline SmallGemmArgs small_args(const GemmArgs& args) {
+  return {.weight = args.weight,
+          .x = args.x,
+          .y = args.y,
+          .y_stride = args.y_stride,
+          .rows = static_cast<int32_t>(args.rows),
+          .cols = static_cast<int32_t>(args.cols),
+          .num_tokens = args.num_tokens,
+          .is_float = args.epilogue == GemmEpilogue::kFloat,
+          .accumulate = args.epilogue == GemmEpilogue::kAdd};
+}
+
 class GemmTimer {
  public:
   GemmTimer(const GemmProblem& problem, int32_t tokens_max)
@@ -37,78 +51,83 @@ class GemmTimer {
         copies_(std::max<int64_t>(1, kCacheBytes / (weight_elems_ * 2) + 1)),
         weights_(copies_ * weight_elems_ * 2),
         x_(tokens_max * problem.cols * 2),
-        y_(tokens_max * problem.rows * 4) {
+        y_(tokens_max * problem.rows * 4),
+        bias_(kSmallOpCols * 4),
+        small_(tokens_max * kSmallOpCols * 2) {
     fill_random_cuda(1, 0.02F, weights_.as<Bf16>(), copies_ * weight_elems_, stream_.get());
     fill_random_cuda(2, 1.0F, x_.as<Bf16>(), tokens_max * problem.cols, stream_.get());
     fill_random_cuda(3, 1.0F, y_.as<Bf16>(), tokens_max * problem.rows * 2, stream_.get());
+    fill_random_cuda(4, 1.0F, bias_.as<Bf16>(), kSmallOpCols * 2, stream_.get());
   }
 
   using Product = std::function<void(const GemmArgs&, cudaStream_t)>;
 
   // Median microseconds of each of `products` on `num_tokens` tokens; infinite where it failed.
+  // `in_layer`: with the small op before it.
   std::vector<double> time_us(const std::vector<Product>& products, int32_t num_tokens,
-                              int32_t rounds) {
+                              int32_t rounds, bool in_layer = false) {
     std::vector<CudaGraph> graphs;
-    for (const Product& product : products) graphs.push_back(record(product, num_tokens));
-    std::vector<std::vector<double>> times(products.size());
-    for (int32_t round = 0; round <= rounds; ++round) {  // the first one warms up
-      for (size_t i = 0; i < products.size(); ++i) {
-        const double time = graphs[i].valid() ? time_once(graphs[i], num_tokens) : INFINITY;
-        if (round > 0) times[i].push_back(time);
-      }
+    for (const Product& product : products) graphs.push_back(record(product, num_tokens, in_layer));
+    std::vector<double> times = time_graphs(stream_, graphs, rounds);
+    for (double& time : times) time /= repeats(num_tokens);
+    return times;
+  }
+
+  // What `product` makes of zeros (to add to) and the first copy of the weights: [num_tokens,
+  // rows].
+  std::vector<float> result(const Product& product, int32_t num_tokens) {
+    cuda_check(cudaMemsetAsync(y_.data(), 0, static_cast<size_t>(y_.bytes()), stream_.get()), "");
+    product(args_of(0, num_tokens), stream_.get());
+    stream_.synchronize();
+    const auto count = static_cast<size_t>(num_tokens * problem_.rows);
+    std::vector<float> values(count);
+    if (problem_.epilogue == GemmEpilogue::kFloat) {
+      cuda_check(cudaMemcpy(values.data(), y_.data(), count * 4, cudaMemcpyDefault), "result");
+      return values;
     }
-    std::vector<double> medians;
-    for (std::vector<double>& all : times) {
-      std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end());
-      medians.push_back(all[all.size() / 2]);
-    }
-    return medians;
+    std::vector<Bf16> rounded(count);
+    cuda_check(cudaMemcpy(rounded.data(), y_.data(), count * 2, cudaMemcpyDefault), "result");
+    for (size_t i = 0; i < count; ++i) values[i] = float_from_bfloat(rounded[i].bits);
+    return values;
   }
 
  private:
   static constexpr int64_t kCacheBytes = 200 << 20;
+  static constexpr int64_t kSmallOpCols = 4096;
 
-  // A graph of products that follow each other, as in a decode step; null where one failed.
-  CudaGraph record(const Product& product, int32_t num_tokens) {
-    CudaGraph graph;
-    cuda_check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "capture");
-    bool failed = false;
-    for (int32_t i = 0; i < repeats(num_tokens) && !failed; ++i) {
-      try {
-        product({.weight = weights_.as<Bf16>() + next_copy_++ % copies_ * weight_elems_,
-                 .x = x_.as<Bf16>(),
-                 .y = y_.data(),
-                 .rows = problem_.rows,
-                 .cols = problem_.cols,
-                 .y_stride = problem_.rows,
-                 .num_tokens = num_tokens,
-                 .epilogue = problem_.epilogue},
-                stream_.get());
-      } catch (const CudaError&) {
-        failed = true;  // an algorithm that does not take so few tokens
+  // Products that follow each other, as in a decode step; an invalid graph for an algorithm that
+  // does not take so few tokens.
+  CudaGraph record(const Product& product, int32_t num_tokens, bool in_layer) {
+    return record_graph(stream_, [&](cudaStream_t stream) {
+      for (int32_t i = 0; i < repeats(num_tokens); ++i) {
+        if (in_layer) {
+          put_bias_cuda(bias_.as<float>(), kSmallOpCols, num_tokens, false, small_.as<Bf16>(),
+                        kSmallOpCols, stream);
+        }
+        product(args_of(next_copy_++ % copies_, num_tokens), stream);
       }
-    }
-    graph.end_capture(stream_.get(), failed);
-    return graph;
+    });
   }
 
-  double time_once(const CudaGraph& graph, int32_t num_tokens) {
-    begin_.record(stream_.get());
-    graph.launch(stream_.get());
-    end_.record(stream_.get());
-    end_.synchronize();
-    float ms = 0;
-    cuda_check(cudaEventElapsedTime(&ms, begin_.get(), end_.get()), "time");
-    return ms * 1000.0 / repeats(num_tokens);
+  GemmArgs args_of(int64_t copy, int32_t num_tokens) const {
+    return {.weight = weights_.as<Bf16>() + copy * weight_elems_,
+            .x = x_.as<Bf16>(),
+            .y = y_.data(),
+            .rows = problem_.rows,
+            .cols = problem_.cols,
+            .y_stride = problem_.rows,
+            .num_tokens = num_tokens,
+            .epilogue = problem_.epilogue};
   }
+
   static int32_t repeats(int32_t num_tokens) { return num_tokens <= 256 ? 24 : 4; }
 
   const GemmProblem problem_;
   const int64_t weight_elems_, copies_;
   int64_t next_copy_ = 0;
   CudaStream stream_;
-  CudaEvent begin_{true}, end_{true};
   DeviceBuffer weights_, x_, y_;
+  DeviceBuffer bias_, small_;  // of the small op
 };
 
 }  // namespace baton

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "kernels/linear/bias_cuda.h"
 #include "kernels/linear/skinny_gemm.h"
+#include "kernels/linear/stream_gemm.h"
 
 namespace baton {
 namespace {
@@ -24,30 +25,58 @@ Args product_args(const LinearArgs<Bf16, Out>& args) {
 
 }  // namespace
 
-CudaLinear::CudaLinear(const CudaDevice& device, bool deterministic)
-    : num_sms_(device.num_sms), deterministic_(deterministic), cublas_(device.name) {
+CudaLinear::CudaLinear(const CudaDevice& device, const CudaLinearOptions& options)
+    : CudaLinear(device, options, load_gemm_table(options.gemm_table, device.name)) {}
+
+CudaLinear::CudaLinear(const CudaDevice& device, const CudaLinearOptions& options, GemmTable table)
+    : num_sms_(device.num_sms),
+      deterministic_(options.deterministic),
+      small_(std::move(table.small)),
+      cublas_(table) {
   prepare_skinny_gemm();
+  prepare_stream_gemm();
 }
 
-bool CudaLinear::is_skinny(const LinearWeight& weight, int32_t num_tokens) const {
-  if (num_tokens > kSkinnyTokensMax || !skinny_gemm_takes(weight.rows(), weight.cols())) {
-    return false;
+std::string CudaLinear::numerics() const {
+  return cublas_.numerics() + (deterministic_ ? "-deterministic" : "");
+}
+
+// Without a line in the table: what an H200 showed for the shapes that were measured.
+SmallChoice CudaLinear::choose(const GemmKey& product) const {
+  const auto listed = small_.find(product);
+  if (listed != small_.end()) return listed->second;
+  if (product.bucket <= 8) return {SmallKernel::kSkinny, {}};
+  if (product.bucket > kSkinnyTokensMax) return {SmallKernel::kCublas, {}};
+  return {SmallKernel::kStream, plan_stream_gemm(product.rows, product.cols, num_sms_)};
+}
+
+// False: cuBLASLt computes it.
+bool CudaLinear::run_small(const SmallGemmArgs& args, GemmEpilogue epilogue, cudaStream_t stream) {
+  if (args.num_tokens > kStreamTokensMax || !small_gemm_takes(args.rows, args.cols)) return false;
+  if (deterministic_) {
+    stream_gemm(args, plan_stream_gemm(args.rows, args.cols, num_sms_), stream);
+    return true;
   }
-  // As linear_cuda_bench measured on an H200, behind a small op: more tokens suit cuBLASLt, and
-  // the earlier the larger the matrix.
-  const int64_t elems = weight.rows() * weight.cols();
-  const bool faster = num_tokens <= 8 || (num_tokens <= 16 && elems <= 64 << 20) ||
-                      (num_tokens <= 32 && elems <= 32 << 20);
-  return deterministic_ || faster;
+  const SmallChoice choice =
+      choose({args.rows, args.cols, small_token_bucket(args.num_tokens), epilogue});
+  switch (choice.kernel) {
+    case SmallKernel::kCublas:
+      return false;
+    case SmallKernel::kSkinny:
+      skinny_gemm(args, num_sms_, stream);
+      return true;
+    case SmallKernel::kStream:
+      stream_gemm(args, choice.plan, stream);
+      return true;
+  }
+  return false;
 }
 
 void CudaLinear::linear(const LinearArgs<Bf16>& args, cudaStream_t stream) {
-  if (is_skinny(*args.weight, args.num_tokens)) {
-    auto skinny = product_args<SkinnyArgs>(args);
-    skinny.bias = args.bias;
-    skinny.accumulate = args.accumulate;
-    return skinny_gemm(skinny, num_sms_, stream);
-  }
+  auto small = product_args<SmallGemmArgs>(args);
+  small.bias = args.bias;
+  small.accumulate = args.accumulate;
+  if (run_small(small, args.accumulate ? GemmEpilogue::kAdd : GemmEpilogue::kStore, stream)) return;
   auto gemm = product_args<GemmArgs>(args);
   // With a bias the product adds to y, which holds the bias by then: one rounding, of the sum.
   const bool add = args.accumulate || args.bias != nullptr;
@@ -61,11 +90,9 @@ void CudaLinear::linear(const LinearArgs<Bf16>& args, cudaStream_t stream) {
 
 void CudaLinear::logits(const LinearArgs<Bf16, float>& args, cudaStream_t stream) {
   CHECK(args.bias == nullptr && !args.accumulate) << "logits: no model has it";
-  if (is_skinny(*args.weight, args.num_tokens)) {
-    auto skinny = product_args<SkinnyArgs>(args);
-    skinny.is_float = true;
-    return skinny_gemm(skinny, num_sms_, stream);
-  }
+  auto small = product_args<SmallGemmArgs>(args);
+  small.is_float = true;
+  if (run_small(small, GemmEpilogue::kFloat, stream)) return;
   auto gemm = product_args<GemmArgs>(args);
   gemm.epilogue = GemmEpilogue::kFloat;
   cublas_.run(gemm, stream);

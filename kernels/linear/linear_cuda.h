@@ -1,11 +1,12 @@
 // Weights and matrix products on a GPU. Weights of every dtype become bf16 on the device when they
 // are prepared (f16 and f32 are rounded, quantised blocks are expanded): the products' operands
-// must be of one type. Few tokens go to our own kernels (skinny_gemm.h), many to cuBLASLt. Engine
-// thread only.
+// must be of one type. Few tokens go to our own kernels (skinny_gemm.h, stream_gemm.h) where the
+// table says that they are faster, many to cuBLASLt. Engine thread only.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -13,7 +14,9 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/linear/gemm_cublas.h"
+#include "kernels/linear/gemm_table.h"
 #include "kernels/linear/linear.h"
+#include "kernels/linear/small_gemm.h"
 
 namespace baton {
 
@@ -28,27 +31,32 @@ class CudaLinearWeight final : public LinearWeight {
   const std::shared_ptr<const DeviceBuffer> data_;
 };
 
+struct CudaLinearOptions {
+  // Up to kStreamTokensMax tokens one kernel computes every product, so that a row's bits do not
+  // depend on how many there are.
+  bool deterministic = false;
+  std::string gemm_table;  // a file (gemm_table.h); empty: the one shipped for this GPU
+};
+
 class CudaLinear {
  public:
-  // `deterministic`: up to kSkinnyTokensMax tokens our kernels compute every product, so that a
-  // row's bits do not depend on how many there are; else only those where they are faster than
-  // cuBLASLt.
-  CudaLinear(const CudaDevice& device, bool deterministic);
+  explicit CudaLinear(const CudaDevice& device, const CudaLinearOptions& options = {});
 
   // Contract: linear.h. Only enqueue on `stream`. x and y are 16-byte aligned.
   void linear(const LinearArgs<Bf16>& args, cudaStream_t stream);
   void logits(const LinearArgs<Bf16, float>& args, cudaStream_t stream);
 
   // What the bits of results depend on beside the GPU.
-  std::string numerics() const {
-    return cublas_.numerics() + (deterministic_ ? "-deterministic" : "");
-  }
+  std::string numerics() const;
 
  private:
-  bool is_skinny(const LinearWeight& weight, int32_t num_tokens) const;
+  CudaLinear(const CudaDevice& device, const CudaLinearOptions& options, GemmTable table);
+  SmallChoice choose(const GemmKey& product) const;
+  bool run_small(const SmallGemmArgs& args, GemmEpilogue epilogue, cudaStream_t stream);
 
   const int32_t num_sms_;
   const bool deterministic_;
+  const std::map<GemmKey, SmallChoice> small_;
   CublasGemm cublas_;
 };
 

@@ -1,91 +1,99 @@
-// linear_cuda_bench: the matrix products of a decode step of Llama 3.1 8B, our kernels and
-// cuBLASLt's table in turn, against the time that reading the weights takes at least. Each product
-// is timed in a graph of its own kind, over more copies of the weights than the cache holds; and
-// with a small op before each, as in a layer, which our kernels start beside.
+// linear_cuda_bench [TABLE [TOKENS ...]]: the matrix products of a decode step of Llama 3.1 8B: our
+// kernels and cuBLASLt in turn (TABLE "": the shipped one), alone and in a layer (gemm_timing.h),
+// against the time that reading the weights takes at least; and how far the results of the
+// streaming kernel are from cuBLASLt's.
+#include <algorithm>
+#include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/device.h"
-#include "kernels/linear/bias_cuda.h"
+#include "kernels/cuda/testing.h"
 #include "kernels/linear/gemm_timing.h"
 #include "kernels/linear/skinny_gemm.h"
+#include "kernels/linear/stream_gemm.h"
 
 namespace baton {
 namespace {
 
 constexpr double kReadTbS = 4.65;  // a kernel that only reads
-constexpr int32_t kTokens[] = {1, 2, 4, 8, 12, 16, 24, 32, 48, 64};
-constexpr int32_t kLayers = 32;
-constexpr int64_t kSmallOpCols = 4096;
+constexpr int32_t kLayers = 32, kRounds = 5;
 
-SkinnyArgs skinny_args(const GemmArgs& args) {
-  return {.weight = args.weight,
-          .x = args.x,
-          .y = args.y,
-          .y_stride = args.y_stride,
-          .rows = static_cast<int32_t>(args.rows),
-          .cols = static_cast<int32_t>(args.cols),
-          .num_tokens = args.num_tokens,
-          .is_float = args.epilogue == GemmEpilogue::kFloat,
-          .accumulate = args.epilogue == GemmEpilogue::kAdd};
+StreamPlan plan_of(const GemmTable& table, const GemmProblem& problem, int32_t num_sms) {
+  const auto listed = table.small.find({problem.rows, problem.cols, 32, problem.epilogue});
+  return listed != table.small.end() && listed->second.kernel == SmallKernel::kStream
+             ? listed->second.plan
+             : plan_stream_gemm(problem.rows, problem.cols, num_sms);
 }
 
-void run() {
+void run(const std::string& path, const std::vector<int32_t>& tokens) {
   const CudaDevice device = open_cuda_device(0);
-  CublasGemm cublas(device.name);
+  const GemmTable table = load_gemm_table(path, device.name);
+  CublasGemm cublas(table);
   prepare_skinny_gemm();
-  const DeviceBuffer bias(kSmallOpCols * 4), small(kSkinnyTokensMax * kSmallOpCols * 2);
-  fill_random_cuda(9, 1.0F, bias.as<Bf16>(), kSmallOpCols * 2, nullptr);
-  const auto small_op = [&](int32_t num_tokens, cudaStream_t stream) {
-    put_bias_cuda(bias.as<float>(), kSmallOpCols, num_tokens, false, small.as<Bf16>(), kSmallOpCols,
-                  stream);
+  prepare_stream_gemm();
+  StreamPlan plan;
+  const GemmTimer::Product skinny = [&](const GemmArgs& args, cudaStream_t stream) {
+    if (args.num_tokens > kSkinnyTokensMax) throw CudaError("linear", "too many tokens");
+    skinny_gemm(small_args(args), device.num_sms, stream);
   };
-  const GemmTimer::Product ours = [&](const GemmArgs& args, cudaStream_t stream) {
-    skinny_gemm(skinny_args(args), device.num_sms, stream);
+  const GemmTimer::Product streaming = [&](const GemmArgs& args, cudaStream_t stream) {
+    stream_gemm(small_args(args), plan, stream);
   };
   const GemmTimer::Product theirs = [&](const GemmArgs& args, cudaStream_t stream) {
     cublas.run(args, stream);
   };
-  const std::vector<GemmTimer::Product> products = {ours, theirs,
-                                                    [&](const GemmArgs& args, cudaStream_t stream) {
-                                                      small_op(args.num_tokens, stream);
-                                                      ours(args, stream);
-                                                    },
-                                                    [&](const GemmArgs& args, cudaStream_t stream) {
-                                                      small_op(args.num_tokens, stream);
-                                                      theirs(args, stream);
-                                                    }};
-  std::printf("%s, %s\n", device.name.c_str(), cublas.numerics().c_str());
+  std::printf("%s, %s; clusters at once of 2: %d, of 4: %d, of 8: %d\n", device.name.c_str(),
+              cublas.numerics().c_str(), stream_clusters_max(2), stream_clusters_max(4),
+              stream_clusters_max(8));
   std::printf(
-      "   rows    cols tokens |  ours us  TB/s | cuBLASLt us  TB/s | behind a small op |  floor "
-      "us\n");
-  double ours_step[std::size(kTokens)] = {}, cublas_step[std::size(kTokens)] = {}, floor_step = 0;
+      "   rows   cols tokens | skinny stream cuBLASLt us, in a layer | floor | difference\n");
+  std::vector<std::array<double, 6>> step(tokens.size());
+  double floor_step = 0;
   for (const GemmProblem& problem : kLlama8bProblems) {
-    GemmTimer timer(problem, kSkinnyTokensMax);
-    const double bytes = 2.0 * problem.rows * problem.cols;
+    plan = plan_of(table, problem, device.num_sms);
+    std::printf("%ld x %ld: stream %d %d\n", problem.rows, problem.cols, plan.slices,
+                plan.tile_rows);
+    GemmTimer timer(problem, kStreamTokensMax);
+    const double floor_us = 2.0 * problem.rows * problem.cols / kReadTbS / 1e6;
     const int32_t times = problem.epilogue == GemmEpilogue::kFloat ? 1 : kLayers;
-    floor_step += times * bytes / kReadTbS / 1e6;
-    for (size_t i = 0; i < std::size(kTokens); ++i) {
-      const std::vector<double> us = timer.time_us(products, kTokens[i], 9);
-      std::printf(" %6ld  %6ld  %5d | %8.1f  %4.2f |    %8.1f  %4.2f | %8.1f %8.1f | %8.1f\n",
-                  problem.rows, problem.cols, kTokens[i], us[0], bytes / us[0] / 1e6, us[1],
-                  bytes / us[1] / 1e6, us[2], us[3], bytes / kReadTbS / 1e6);
-      ours_step[i] += times * us[0];
-      cublas_step[i] += times * us[1];
+    floor_step += times * floor_us;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const double difference =
+          relative_error(timer.result(streaming, tokens[i]), timer.result(theirs, tokens[i]));
+      const std::vector<GemmTimer::Product> products = {skinny, streaming, theirs};
+      std::vector<double> us = timer.time_us(products, tokens[i], kRounds, false);
+      const std::vector<double> in_layer = timer.time_us(products, tokens[i], kRounds, true);
+      us.insert(us.end(), in_layer.begin(), in_layer.end());
+      std::printf(" %6ld %6ld  %5d | %6.1f %6.1f %6.1f, %6.1f %6.1f %6.1f | %5.1f | %.1e\n",
+                  problem.rows, problem.cols, tokens[i], us[0], us[1], us[2], us[3], us[4], us[5],
+                  floor_us, difference);
+      for (size_t k = 0; k < us.size(); ++k) step[i][k] += times * us[k] / 1e3;
     }
   }
-  for (size_t i = 0; i < std::size(kTokens); ++i) {
-    std::printf("a step's products, %2d tokens: ours %.3f ms, cuBLASLt %.3f ms, floor %.3f ms\n",
-                kTokens[i], ours_step[i] / 1e3, cublas_step[i] / 1e3, floor_step / 1e3);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::printf(
+        "a step's products, %3d tokens: skinny %.3f ms, stream %.3f, cuBLASLt %.3f, floor %.3f; in "
+        "layers %.3f, %.3f, %.3f\n",
+        tokens[i], step[i][0], step[i][1], step[i][2], floor_step / 1e3, step[i][3], step[i][4],
+        step[i][5]);
   }
 }
 
 }  // namespace
 }  // namespace baton
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    baton::run();
+    std::vector<int32_t> tokens;
+    for (int i = 2; i < argc; ++i) {
+      tokens.push_back(std::clamp(std::atoi(argv[i]), 1, baton::kStreamTokensMax));
+    }
+    if (tokens.empty()) tokens = {1, 8, 9, 16, 32, 48, 64, 96, 128};
+    baton::run(argc > 1 ? argv[1] : "", tokens);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -14,6 +14,7 @@
 #include "kernels/cuda/vec8.cuh"
 #include "kernels/linear/skinny_gemm.h"
 #include "kernels/linear/skinny_gemm_ring.cuh"
+#include "kernels/linear/small_gemm_finish.cuh"
 
 namespace baton {
 namespace {
@@ -62,42 +63,9 @@ __device__ void store_sums(const Sums<S>& sums, float* to) {
   }
 }
 
-__device__ float4 operator+(float4 a, float4 b) {
-  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-
-__device__ void finish(const SkinnyArgs& args, int token, int row, float sum) {
-  if (row >= args.rows) return;
-  if (args.bias != nullptr) sum += args.bias[row];
-  const int64_t at = token * args.y_stride + row;
-  if (args.is_float) {
-    static_cast<float*>(args.y)[at] = sum;
-    return;
-  }
-  auto* y = static_cast<__nv_bfloat16*>(args.y) + at;
-  *y = __float2bfloat16_rn(args.accumulate ? __bfloat162float(*y) + sum : sum);
-}
-
-// Four rows at once; the same arithmetic. REQUIRES: rows and y_stride multiples of 4.
-__device__ void finish_four(const SkinnyArgs& args, int token, int row, float4 sum) {
-  if (row >= args.rows) return;
-  if (args.bias != nullptr) sum = sum + *reinterpret_cast<const float4*>(args.bias + row);
-  const int64_t at = token * args.y_stride + row;
-  if (args.is_float) {
-    *reinterpret_cast<float4*>(static_cast<float*>(args.y) + at) = sum;
-    return;
-  }
-  auto* y = reinterpret_cast<uint2*>(static_cast<Bf16*>(args.y) + at);
-  if (args.accumulate) {
-    const uint2 old = *y;
-    sum = make_float4(bf16_low(old.x), bf16_high(old.x), bf16_low(old.y), bf16_high(old.y)) + sum;
-  }
-  *y = make_uint2(bf16_pair(sum.x, sum.y), bf16_pair(sum.z, sum.w));
-}
-
 // The slices of all blocks of the cluster, added pairwise, four rows at a time.
 template <typename S>
-__device__ void add_slices(const SkinnyArgs& args, const uint4* shared, int first_row) {
+__device__ void add_slices(const SmallGemmArgs& args, const uint4* shared, int first_row) {
   constexpr int kQuads = S::kRows / 4;
   const bool whole = args.rows % 4 == 0 && args.y_stride % 4 == 0;
   const int rank = blockIdx.x % S::kCluster;
@@ -115,19 +83,12 @@ __device__ void add_slices(const SkinnyArgs& args, const uint4* shared, int firs
     }
     const float4 sum = ((slice[0] + slice[1]) + (slice[2] + slice[3])) +
                        ((slice[4] + slice[5]) + (slice[6] + slice[7]));
-    if (whole) {
-      finish_four(args, token, first_row + row, sum);
-    } else {
-      finish(args, token, first_row + row, sum.x);
-      finish(args, token, first_row + row + 1, sum.y);
-      finish(args, token, first_row + row + 2, sum.z);
-      finish(args, token, first_row + row + 3, sum.w);
-    }
+    finish_four(args, whole, token, first_row + row, sum);
   }
 }
 
 template <typename S>
-__global__ void __launch_bounds__(S::kThreads, 1) skinny_gemm_kernel(const SkinnyArgs args) {
+__global__ void __launch_bounds__(S::kThreads, 1) skinny_gemm_kernel(const SmallGemmArgs args) {
   extern __shared__ uint4 shared[];
   let_next_kernel_start();
   const int warp = threadIdx.x / 32, row_warp = warp % S::kRowWarps;
@@ -200,7 +161,7 @@ int32_t num_tiles(int32_t rows) {
 }
 
 template <typename S>
-void launch_shape(const SkinnyArgs& args, cudaStream_t stream) {
+void launch_shape(const SmallGemmArgs& args, cudaStream_t stream) {
   launch("linear",
          {.grid = dim3(static_cast<unsigned>(num_tiles<S>(args.rows) * S::kCluster)),
           .block = dim3(S::kThreads),
@@ -217,7 +178,7 @@ int64_t rows_of_time(int32_t rows, int32_t num_sms) {
 }
 
 template <typename A, typename B>
-void launch_better(const SkinnyArgs& args, int32_t num_sms, cudaStream_t stream) {
+void launch_better(const SmallGemmArgs& args, int32_t num_sms, cudaStream_t stream) {
   if (rows_of_time<A>(args.rows, num_sms) <= rows_of_time<B>(args.rows, num_sms)) {
     launch_shape<A>(args, stream);
   } else {
@@ -250,8 +211,8 @@ void prepare_skinny_gemm() {
   raise_shared_limit<Tokens64Low>();
 }
 
-void skinny_gemm(const SkinnyArgs& args, int32_t num_sms, cudaStream_t stream) {
-  CHECK_EQ(args.cols % kStageCols, 0) << "skinny_gemm";
+void skinny_gemm(const SmallGemmArgs& args, int32_t num_sms, cudaStream_t stream) {
+  CHECK(small_gemm_takes(args.rows, args.cols)) << "skinny_gemm";
   CHECK_LE(args.num_tokens, kSkinnyTokensMax) << "skinny_gemm";
   if (args.num_tokens == 0) return;
   if (args.num_tokens <= 8) {

@@ -53,7 +53,7 @@ template <typename S>
 class Ring {
  public:
   // The warp's rows start at `row`, its slice at `col`.
-  __device__ Ring(const SkinnyArgs& args, uint4* shared, int row, int col) : cols_(args.cols) {
+  __device__ Ring(const SmallGemmArgs& args, uint4* shared, int row, int col) : cols_(args.cols) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     lane_row_ = lane / 8;
     row_warp_ = warp % S::kRowWarps;

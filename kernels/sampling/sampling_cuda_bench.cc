@@ -3,8 +3,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/cuda/graph_timing.h"
 #include "kernels/cuda/memory.h"
-#include "kernels/cuda/stream.h"
 #include "kernels/sampling/sampling_cuda.h"
 
 using namespace baton;
@@ -13,20 +13,8 @@ namespace {
 
 constexpr int32_t kVocab = 128256;
 constexpr int32_t kBatchMax = 256;
-constexpr int kRepeats = 30;
+constexpr int kRepeats = 16, kRounds = 5;
 constexpr double kReadBytesPerSecond = 4.65e12;
-
-double time_us(const SampleArgs& args, cudaStream_t stream) {
-  CudaEvent begin(true), end(true);
-  sample_cuda(args, stream);
-  begin.record(stream);
-  for (int i = 0; i < kRepeats; ++i) sample_cuda(args, stream);
-  end.record(stream);
-  end.synchronize();
-  float ms = 0;
-  cuda_check(cudaEventElapsedTime(&ms, begin.get(), end.get()), "timing");
-  return ms * 1e3 / kRepeats;
-}
 
 }  // namespace
 
@@ -58,13 +46,14 @@ int main() {
       cuda_check(cudaMemcpy(params.data(), all.data(), all.size() * sizeof(SampleParams),
                             cudaMemcpyDefault),
                  "copy");
-      const double us = time_us({.logits = logits.as<float>(),
-                                 .vocab_size = kVocab,
-                                 .params = params.as<SampleParams>(),
-                                 .num_samples = batch,
-                                 .scratch = scratch.data(),
-                                 .results = results.as<SampleResult>()},
-                                stream.get());
+      const SampleArgs args{.logits = logits.as<float>(),
+                            .vocab_size = kVocab,
+                            .params = params.as<SampleParams>(),
+                            .num_samples = batch,
+                            .scratch = scratch.data(),
+                            .results = results.as<SampleResult>()};
+      const double us =
+          time_repeats(stream, kRepeats, kRounds, [&](cudaStream_t on) { sample_cuda(args, on); });
       std::printf("B=%-4d %-16s %8.1f us (one read: %.1f)\n", batch, name, us,
                   4.0 * batch * kVocab / kReadBytesPerSecond * 1e6);
     }

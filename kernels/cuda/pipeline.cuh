@@ -62,6 +62,32 @@ __device__ __forceinline__ void tensor_copy(uint32_t destination, const CUtensor
       : "memory");
 }
 
+// A box of a matrix; elements outside it arrive as zeros. `policy`: see stream_policy.
+__device__ __forceinline__ void tensor_copy(uint32_t destination, const CUtensorMap& map,
+                                            uint32_t barrier, int32_t c0, int32_t c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4}], [%2];" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1)
+      : "memory");
+}
+__device__ __forceinline__ void tensor_copy(uint32_t destination, const CUtensorMap& map,
+                                            uint32_t barrier, int32_t c0, int32_t c1,
+                                            uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "l"(policy)
+      : "memory");
+}
+
+// For data that is read once: the first to leave L2.
+__device__ __forceinline__ uint64_t stream_policy() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
 // Orders this thread's ordinary accesses of shared memory before later ones by the copy engine and
 // the tensor cores.
 __device__ __forceinline__ void fence_async_proxy() {
