@@ -23,8 +23,8 @@ void append(T value, std::string& out) {
     out.push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
 }
 
-void append_name(const std::string& name, std::string& out) {
-  CHECK(name.size() <= kPeerNameBytesMax) << "a name of " << name.size() << " bytes in our hello";
+void append_name(const std::string& name, std::string& out, size_t bytes_max = kPeerNameBytesMax) {
+  CHECK(name.size() <= bytes_max) << "a name of " << name.size() << " bytes in our hello";
   append(static_cast<uint16_t>(name.size()), out);
   out += name;
 }
@@ -56,11 +56,12 @@ class Fields {
     rest_.remove_prefix(n);
     return taken;
   }
-  std::string take_name() {
+  std::string take_name(size_t bytes_max = kPeerNameBytesMax) {
     const auto size = take<uint16_t>();
-    ok_ = ok_ && size <= kPeerNameBytesMax;
+    ok_ = ok_ && size <= bytes_max;
     return std::string(take_bytes(size));
   }
+  bool more() const { return !rest_.empty(); }
   bool ok() const { return ok_; }
 
  private:
@@ -80,6 +81,8 @@ std::string hello_record(const PeerInfo& self, int64_t lease_ms, const HelloNonc
   append_name(self.worker_id, body);
   append_name(self.kv_compat_id, body);
   append_name(self.model_name, body);
+  append_name(self.clique, body, kPlaceBytesMax);
+  append_name(self.zone, body, kPlaceBytesMax);
   return record('H', body);
 }
 
@@ -181,6 +184,10 @@ Status Hello::parse_peer(std::string_view body) {
   peer_.worker_id = fields.take_name();
   peer_.kv_compat_id = fields.take_name();
   peer_.model_name = fields.take_name();
+  if (fields.more()) {  // earlier builds do not say where they are
+    peer_.clique = fields.take_name(kPlaceBytesMax);
+    peer_.zone = fields.take_name(kPlaceBytesMax);
+  }
   if (!fields.ok() || role > static_cast<uint8_t>(Role::kRouter) || peer_lease_ms_ == 0)
     return invalid_argument("hello: got a malformed one");
   return {};

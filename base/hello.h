@@ -6,6 +6,7 @@
 //   record   u8 type | u32 length <= kHelloRecordMax | body
 //   'H'      u32 wire version | 32-byte nonce | u32 lease_ms | u8 role | u64 epoch |
 //            i32 context_len | i32 vocab_size | worker_id, kv_compat_id, model_name: u16 and bytes
+//            | clique, zone: likewise, left out by earlier builds; what follows is passed over
 //   'P'      HMAC-SHA256 (RFC 2104) under the cluster token of
 //            label | dialer's record 'H' | acceptor's record 'H' | channel binding
 //   'R'      refusal: text
@@ -35,6 +36,7 @@ namespace baton {
 inline constexpr uint32_t kWireVersion = 1;
 inline constexpr size_t kHelloRecordMax = 4096;
 inline constexpr size_t kPeerNameBytesMax = 1024;  // of each of the three names
+inline constexpr size_t kPlaceBytesMax = 256;      // of clique and of zone
 
 using HelloNonce = std::array<uint8_t, 32>;
 HelloNonce random_hello_nonce();
@@ -43,8 +45,9 @@ class Hello {
  public:
   using Side = StreamSide;
 
-  // The names of `self` are at most kPeerNameBytesMax long. `lease_ms`: after which silence we take
-  // the peer for dead. `tokens`: at least one; the first proves, all are accepted.
+  // The names of `self` are at most kPeerNameBytesMax long, its places kPlaceBytesMax. `lease_ms`:
+  // after which silence we take the peer for dead. `tokens`: at least one; the first proves, all
+  // are accepted.
   Hello(Side side, PeerInfo self, int64_t lease_ms, std::vector<std::string> tokens,
         const HelloNonce& nonce);
 

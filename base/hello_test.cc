@@ -16,6 +16,8 @@ PeerInfo peer(const std::string& worker_id, Epoch epoch) {
   info.model_name = "a model";
   info.context_len = 2048;
   info.vocab_size = 49152;
+  info.clique = "clique-" + worker_id;
+  info.zone = "zone-" + worker_id;
   return info;
 }
 
@@ -63,6 +65,25 @@ TEST_CASE("two processes with one token are up and know each other") {
     CHECK((pair.acceptor.peer() == peer("a", 1)));
     CHECK(pair.dialer.peer_lease_ms() == 700);
     CHECK(pair.acceptor.peer_lease_ms() == 1000);
+  }
+}
+
+// A hello as builds of before made it, and one of builds to come.
+TEST_CASE("a hello that does not say where the peer is, or says more, is taken") {
+  for (const bool older : {true, false}) {
+    Pair pair;
+    std::string bytes = pair.dialer.take_output();
+    const size_t header = 8 + 1;  // the magic and the type; then the length
+    if (older) {
+      bytes.resize(bytes.size() - std::string("..clique-a..zone-a").size());  // with their lengths
+    } else {
+      bytes += "more";
+    }
+    const size_t length = bytes.size() - header - 4;
+    bytes[header] = static_cast<char>(length & 0xff);
+    bytes[header + 1] = static_cast<char>(length >> 8);
+    REQUIRE(pair.acceptor.feed(bytes).ok());
+    CHECK(bytes.empty());
   }
 }
 

@@ -4,15 +4,18 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/link_stats.h"
 #include "base/metrics.h"
 
 namespace baton {
 
+std::vector<MetricInfo> link_metric_infos();
+
 class LinkMetrics {
  public:
-  explicit LinkMetrics(MetricRegistry& registry);  // borrowed
+  explicit LinkMetrics(MetricRegistry& registry);  // borrowed; knows link_metric_infos()
   void update(const LinkStats& stats);
 
  private:

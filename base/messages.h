@@ -294,6 +294,9 @@ struct PeerInfo {
   std::string model_name;
   int32_t context_len = 0;
   int32_t vocab_size = 0;
+  // What is near what, for placement; empty where not known.
+  std::string clique;  // NVLink clique: "<cluster uuid>.<clique id>"
+  std::string zone;
   bool operator==(const PeerInfo&) const = default;
 };
 

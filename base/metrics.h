@@ -1,13 +1,14 @@
 // Metrics of a process in Prometheus' text format. Parts take handles at construction; whoever
-// serves /metrics asks for text(). Names: baton_* in the field's terms, and the vllm: names that
-// dashboards, autoscalers and gateways read; counters end in _total. Thread-safe throughout; a
-// change costs tens of nanoseconds.
+// serves /metrics asks for text(). What there is to count is said in a table (metric_info.h).
+// Thread-safe throughout; a change costs tens of nanoseconds.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "base/metric_info.h"
 
 namespace prometheus {
 class Counter;
@@ -48,20 +49,19 @@ class Histogram {
   prometheus::Histogram* series_;
 };
 
+// Tells nothing that its table does not list, so the documented series are the real ones.
 class MetricRegistry {
  public:
-  // `common` labels are on every series, as {{"model_name", ...}, {"engine", "0"}}.
-  explicit MetricRegistry(MetricLabels common = {});
+  // `common` labels are on every series, as {{"model_name", ...}, {"engine", "0"}}. Aliases are
+  // made when the text is: they cost nothing while counting.
+  MetricRegistry(MetricLabels common, std::vector<MetricInfo> infos, bool aliases = true);
   ~MetricRegistry();
 
-  // The same name and labels give the same series, so a series is there, at zero, before it is
-  // first used.
-  Counter counter(const std::string& name, const std::string& help,
-                  const MetricLabels& labels = {});
-  Gauge gauge(const std::string& name, const std::string& help, const MetricLabels& labels = {});
-  // `edges`: upper bounds, ascending; those of one name are always the same.
-  Histogram histogram(const std::string& name, const std::string& help,
-                      const std::vector<double>& edges, const MetricLabels& labels = {});
+  // REQUIRES: a row of that name and type, with exactly these labels. The same name and labels give
+  // the same series; it is there, at zero, before it is first used.
+  Counter counter(const std::string& name, const MetricLabels& labels = {});
+  Gauge gauge(const std::string& name, const MetricLabels& labels = {});
+  Histogram histogram(const std::string& name, const MetricLabels& labels = {});
 
   std::string text() const;  // content type kMetricsContentType
 
@@ -71,15 +71,5 @@ class MetricRegistry {
 };
 
 inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
-
-// Edges of the vLLM histograms, so that one dashboard serves both; they lie on the usual service
-// level objectives.
-extern const std::vector<double> kTtftSecondsEdges;
-// Below 10 ms with finer edges in front, for small models.
-extern const std::vector<double> kInterTokenSecondsEdges;
-extern const std::vector<double> kRequestSecondsEdges;
-extern const std::vector<double> kStepTokensEdges;
-// 1, 2, 5, 10, 20, 50, ... and `tokens_max` itself.
-std::vector<double> token_count_edges(int64_t tokens_max);
 
 }  // namespace baton

@@ -1,5 +1,6 @@
 #include "base/tls.h"
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
@@ -43,17 +44,23 @@ void require(bool good, const char* setting, const std::string& file) {
   if (!good) throw ConfigError(std::string(setting) + ": " + file + ": " + last_error());
 }
 
-SslContext make_context(const TlsFiles& files) {
+SslContext make_context(int version_min) {
   ERR_clear_error();
   SslContext context(SSL_CTX_new(TLS_method()));
   SSL_CTX* const ctx = context.get();
-  CHECK(ctx != nullptr && SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1)
-      << "OpenSSL has no TLS 1.3";
+  CHECK(ctx != nullptr && SSL_CTX_set_min_proto_version(ctx, version_min) == 1)
+      << "OpenSSL has no TLS of version " << version_min;
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
   SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(ctx, 0);
+  return context;
+}
+
+SslContext make_mutual_context(const TlsFiles& files) {
+  SslContext context = make_context(TLS1_3_VERSION);
+  SSL_CTX* const ctx = context.get();
   require(SSL_CTX_load_verify_locations(ctx, files.ca.c_str(), nullptr) == 1, "link.tls_ca_file",
           files.ca);
   require(SSL_CTX_use_certificate_chain_file(ctx, files.cert.c_str()) == 1, "link.tls_cert_file",
@@ -63,11 +70,32 @@ SslContext make_context(const TlsFiles& files) {
   return context;
 }
 
+bool is_address(const std::string& host) {
+  in6_addr bytes;
+  return inet_pton(AF_INET, host.c_str(), &bytes) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
+}
+
+SslContext make_client_context(const TlsServer& server) {
+  SslContext context = make_context(TLS1_2_VERSION);
+  require(SSL_CTX_load_verify_locations(context.get(), server.ca_file.c_str(), nullptr) == 1,
+          "kube.ca_file", server.ca_file);
+  // A certificate bears addresses apart from names.
+  X509_VERIFY_PARAM* const wanted = SSL_CTX_get0_param(context.get());
+  const int set = is_address(server.host)
+                      ? X509_VERIFY_PARAM_set1_ip_asc(wanted, server.host.c_str())
+                      : X509_VERIFY_PARAM_set1_host(wanted, server.host.c_str(), 0);
+  CHECK(set == 1) << "OpenSSL does not take the host " << server.host;
+  return context;
+}
+
 class TlsStream final : public ByteStream {
  public:
-  TlsStream(SSL_CTX* context, ScopedFd socket, StreamSide side)
+  // `server_name`: to be told to the other end (RFC 6066, 3), if not empty.
+  TlsStream(SSL_CTX* context, ScopedFd socket, StreamSide side, const std::string& server_name)
       : socket_(std::move(socket)), side_(side), ssl_(SSL_new(context)) {
     CHECK(ssl_ != nullptr && SSL_set_fd(ssl_.get(), socket_.get()) == 1) << "SSL: no memory";
+    if (!server_name.empty()) SSL_set_tlsext_host_name(ssl_.get(), server_name.c_str());
     if (side == StreamSide::kDialer) {
       SSL_set_connect_state(ssl_.get());
     } else {
@@ -208,15 +236,21 @@ class TlsStream final : public ByteStream {
 
 struct TlsContext::Impl {
   SslContext context;
+  std::string server_name;
 };
 
 TlsContext::TlsContext(const TlsFiles& files)
-    : impl_(std::make_unique<Impl>(Impl{make_context(files)})) {}
+    : impl_(std::make_unique<Impl>(Impl{make_mutual_context(files), ""})) {}
+
+TlsContext::TlsContext(const TlsServer& server)
+    : impl_(std::make_unique<Impl>(
+          Impl{make_client_context(server), is_address(server.host) ? "" : server.host})) {}
 
 TlsContext::~TlsContext() = default;
 
 std::unique_ptr<ByteStream> TlsContext::open(ScopedFd socket, StreamSide side) const {
-  return std::make_unique<TlsStream>(impl_->context.get(), std::move(socket), side);
+  return std::make_unique<TlsStream>(impl_->context.get(), std::move(socket), side,
+                                     impl_->server_name);
 }
 
 }  // namespace baton

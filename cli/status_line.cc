@@ -61,8 +61,8 @@ std::string status_line(const Scrape& before, const Scrape& after, double second
   const auto quantile_ms = [&](const char* name, double q) {
     return 1000 * histogram_quantile(before, after, name, q);
   };
-  const double tokens = sum_series(after, "vllm:generation_tokens_total") -
-                        sum_series(before, "vllm:generation_tokens_total");
+  const double tokens = sum_series(after, "baton_generation_tokens_total") -
+                        sum_series(before, "baton_generation_tokens_total");
   double total = 0;
   for (const char* state : {"free", "cached", "used", "granted", "quarantined"}) {
     total += sum_series(after, "baton_worker_pages", std::string("state=\"") + state + "\"");
@@ -75,14 +75,11 @@ std::string status_line(const Scrape& before, const Scrape& after, double second
                 "running %.0f  waiting %.0f  TTFT p50/p99 %.0f/%.0f ms  TPOT p50/p99 %.1f/%.1f ms  "
                 "%.0f tokens/s  pages %.0f used, %.0f "
                 "granted, %.0f cached of %.0f",
-                sum_series(after, "vllm:num_requests_running"),
-                sum_series(after, "vllm:num_requests_waiting"),
-                quantile_ms("vllm:time_to_first_token_seconds", 0.5),
-                quantile_ms("vllm:time_to_first_token_seconds", 0.99),
-                quantile_ms("vllm:inter_token_latency_seconds", 0.5),
-                quantile_ms("vllm:inter_token_latency_seconds", 0.99),
-                tokens / std::max(seconds, 1e-3), pages("used"), pages("granted"), pages("cached"),
-                total);
+                sum_series(after, "baton_requests_running"),
+                sum_series(after, "baton_requests_waiting"), quantile_ms("baton_ttft_seconds", 0.5),
+                quantile_ms("baton_ttft_seconds", 0.99), quantile_ms("baton_itl_seconds", 0.5),
+                quantile_ms("baton_itl_seconds", 0.99), tokens / std::max(seconds, 1e-3),
+                pages("used"), pages("granted"), pages("cached"), total);
   return line;
 }
 

@@ -14,6 +14,8 @@ if(BATON_CUDA)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  # Debian's CMake 3.25.1 sets a property of this library, which CUDA 13 no longer has.
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
   find_package(CUDAToolkit 13.0 REQUIRED)
 endif()
 

@@ -63,7 +63,8 @@ struct KvTransferConfig {
   double min_gbps = 0;                        // slower at connect: refused; 0 = off
   std::string require;                        // only this transport; empty = any
   int64_t attach_timeout_ms = 3000;
-  bool digest = false;  // P sends a digest of the pages with COMMIT; D checks it before it decodes
+  bool digest = false;   // P sends a digest of the pages with COMMIT; D checks it before it decodes
+  int32_t push_sms = 0;  // of a GPU, for pages that are complete already; 0: its copy engines push
 };
 
 struct LinkConfig {
@@ -75,6 +76,18 @@ struct LinkConfig {
   int64_t reconnect_ms = 50;            // first wait between tries; doubles up to 1 s
   int64_t outbox_bytes_max = 64 << 20;  // queued to one peer; more and the connection is dropped
   int32_t connections_max = 1024;
+};
+
+// The router's view of a Kubernetes API server, for kube: entries of `workers`.
+struct KubeConfig {
+  std::string api_server;  // https://host:port; empty: as Kubernetes tells its containers
+  std::string token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+  std::string ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+  std::string namespace_file = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+  int64_t request_timeout_ms = 10000;  // connect, request and the head of the answer
+  int64_t idle_timeout_ms = 120000;    // a watch that says nothing for so long is opened anew
+  int64_t watch_timeout_s = 300;       // a watch is asked to last about so long
+  int64_t retry_max_ms = 10000;        // longest pause between tries
 };
 
 struct RouteConfig {
@@ -89,6 +102,7 @@ struct RouteConfig {
   int64_t priority_wait_ms = 10000;      // a step of priority goes before what came so much earlier
   int64_t retry_wait_max_ms = 1000;      // longest pause before a refused request is placed again
   int64_t discovery_interval_ms = 2000;  // workers_file and dns: entries are looked at so often
+  std::string zone_policy = "prefer";    // prefer, require, ignore: P and D of one zone
   int32_t history_blocks_max = 1 << 18;  // 16 tokens each: 4 Mi tokens of prefixes, some 25 MB
 };
 
@@ -101,19 +115,33 @@ struct HttpConfig {
   int64_t keep_alive_ms = 120000;
   int64_t read_timeout_ms = 30000;           // a request must be whole by then
   int64_t write_buffer_bytes_max = 4 << 20;  // a reader that stops is cut off here
+  int64_t write_timeout_ms = 30000;          // or when it has taken nothing for so long
   int32_t json_depth_max = 64;
-  int32_t n_max = 16;         // choices a request
-  int32_t batch_max = 256;    // prompts a request
-  std::string api_keys_file;  // one key a line; empty = no authentication
+  int32_t n_max = 16;                        // choices a request
+  int32_t batch_max = 256;                   // prompts a request
+  std::string api_keys_file;                 // one key a line; empty = no authentication
+  std::string tls_cert_file, tls_key_file;   // both: HTTPS; none: plain HTTP
+  bool trust_request_chat_template = false;  // requests may bring a chat_template of their own
+  bool log_requests = true;                  // a line for each one that asks for tokens
+};
+
+// Of the router. Seconds, as the histograms' edges are; edges as "0.1,0.5,1", empty: vLLM's.
+struct MetricsConfig {
+  std::string ttft_edges_s, tpot_edges_s;
+  double ttft_slo_s = 0.5;  // the service level objectives; each must be an edge
+  double tpot_slo_s = 0.05;
+  bool vllm_aliases = true;  // series also under the names that vLLM gives them
 };
 
 struct WorkerConfig {
   std::string model;          // GGUF file or Hugging Face folder
   std::string role = "both";  // prefill, decode, both
   std::string listen = "127.0.0.1:7100";
-  std::string worker_id;       // default: the listen address
-  std::string metrics_listen;  // host:port of /metrics, /livez, /readyz; empty = off
-  std::string device = "cpu";  // cpu, cuda, cuda:N
+  std::string worker_id;               // default: the listen address
+  std::string metrics_listen;          // host:port of /metrics, /livez, /readyz; empty = off
+  std::string device = "cpu";          // cpu, cuda, cuda:N
+  std::string zone;                    // where it runs, e.g. an availability zone; empty: not known
+  std::string nvlink_clique = "auto";  // auto: as NVML says; else the name, empty for none
   std::string isa = "auto";
   std::string load_format = "auto";     // dummy: random weights from a config.json alone
   double gpu_memory_utilization = 0.9;  // of the GPU: weights, scratch and pages
@@ -130,6 +158,8 @@ struct WorkerConfig {
   int64_t debug_wait_ms = 1000;       // /debug waits so long for the loop's answer
   int64_t stall_timeout_ms = 30000;   // /livez fails after so long without a round of the loop,
                                       // or while one step takes longer
+  bool log_debug = false;             // a line for each step and each handoff, and more
+  bool vllm_aliases = true;           // "metrics.vllm_aliases", as for the router
   KvConfig kv;
   SchedulerConfig scheduler;
   PrefillConfig prefill;
@@ -139,16 +169,19 @@ struct WorkerConfig {
 };
 
 struct RouterConfig {
-  std::string model;              // for the tokeniser, chat template and facts
-  std::string served_model_name;  // default: the file's or folder's name
-  std::string workers;            // comma-separated host:port or dns:name:port
-  std::string workers_file;       // more of them, one a line
+  std::string model;               // for the tokeniser, chat template and facts
+  std::string served_model_name;   // default: the file's or folder's name
+  std::string chat_template_file;  // empty: the model's own
+  std::string workers;             // host:port, dns:name:port, kube:namespace/service:port; commas
+  std::string workers_file;        // more of them, one a line
   int32_t text_threads = 2;
   int32_t text_queue_max = 4096;  // bodies that wait for a text thread; more get 429
   int64_t loop_tick_ms = 10;      // deadlines and retries are checked so often
   int64_t drain_timeout_ms = 30000;
+  KubeConfig kube;
   RouteConfig route;
   HttpConfig http;
+  MetricsConfig metrics;
   LinkConfig link;
 };
 

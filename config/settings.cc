@@ -151,10 +151,11 @@ std::string help_of(const Setting& setting) {
 }
 
 template <typename Config>
-Config parse_config(const std::string& program, int argc, char** argv) {
+Config parse_config(const std::string& program, int argc, char** argv,
+                    const std::vector<Page>& pages) {
   Config config;
-  const auto text =
-      read_settings(program, std::vector<std::string>(argv + 1, argv + argc), settings_of(config));
+  const auto text = read_settings(program, std::vector<std::string>(argv + 1, argv + argc),
+                                  settings_of(config), pages);
   if (text) {
     std::fputs(text->c_str(), stdout);
     std::exit(0);
@@ -186,7 +187,8 @@ std::string markdown_table() {
 
 std::optional<std::string> read_settings(const std::string& program,
                                          const std::vector<std::string>& arguments,
-                                         const std::vector<Setting>& settings) {
+                                         const std::vector<Setting>& settings,
+                                         const std::vector<Page>& pages) {
   CLI::App app("", program);
   std::string config_file;
   bool print_config = false;
@@ -194,6 +196,8 @@ std::optional<std::string> read_settings(const std::string& program,
   app.add_option("--config", config_file, "JSON file of settings; flags go before it.");
   app.add_flag("--print-config", print_config, "Print all settings as such a file and end.");
   app.add_flag("--settings-markdown", print_markdown, "Print the page of all settings and end.");
+  std::vector<CLI::Option*> page_flags;
+  for (const Page& page : pages) page_flags.push_back(app.add_flag(page.flag, page.help));
   std::vector<std::string> texts(settings.size());
   std::vector<CLI::Option*> options;
   for (size_t i = 0; i < settings.size(); ++i) {
@@ -211,19 +215,23 @@ std::optional<std::string> read_settings(const std::string& program,
   if (!config_file.empty()) apply_file(settings, config_file);
   for (size_t i = 0; i < settings.size(); ++i)
     if (options[i]->count() > 0) set_from_text(settings[i], texts[i]);
+  for (size_t i = 0; i < pages.size(); ++i)
+    if (page_flags[i]->count() > 0) return pages[i].text();
   if (print_markdown) return settings_markdown();
   if (print_config) return settings_json(settings);
   return std::nullopt;
 }
 
-WorkerConfig parse_worker_config(int argc, char** argv) {
-  auto config = parse_config<WorkerConfig>("baton-worker", argc, argv);
+WorkerConfig parse_worker_config(int argc, char** argv, const std::vector<Page>& pages) {
+  auto config = parse_config<WorkerConfig>("baton-worker", argc, argv, pages);
   if (config.worker_id.empty()) config.worker_id = config.listen;
+  // A chunk's end, which a GPU's bits depend on, must not depend on how fast the last ones were.
+  if (config.deterministic && config.device != "cpu") config.scheduler.chunk_ms = 0;
   return config;
 }
 
-RouterConfig parse_router_config(int argc, char** argv) {
-  return parse_config<RouterConfig>("baton-router", argc, argv);
+RouterConfig parse_router_config(int argc, char** argv, const std::vector<Page>& pages) {
+  return parse_config<RouterConfig>("baton-router", argc, argv, pages);
 }
 
 std::string settings_json(const std::vector<Setting>& settings) {

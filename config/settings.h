@@ -32,17 +32,25 @@ struct Setting {
 std::vector<Setting> settings_of(WorkerConfig& config);
 std::vector<Setting> settings_of(RouterConfig& config);
 
+// A flag that prints a text instead of running: "--metrics-markdown".
+struct Page {
+  std::string flag;
+  std::string help;
+  std::string (*text)();
+};
+
 // Sets what the arguments (without the program's name) and the file they name say. Gives the text
-// to print instead of running, for --help, --print-config and --settings-markdown. Throws
-// ConfigError.
+// to print instead of running, for --help, --print-config, --settings-markdown and the `pages`.
+// Throws ConfigError.
 std::optional<std::string> read_settings(const std::string& program,
                                          const std::vector<std::string>& arguments,
-                                         const std::vector<Setting>& settings);
+                                         const std::vector<Setting>& settings,
+                                         const std::vector<Page>& pages = {});
 
 // The whole of a main function's start: prints and exits for --help and its like. Throws
 // ConfigError.
-WorkerConfig parse_worker_config(int argc, char** argv);
-RouterConfig parse_router_config(int argc, char** argv);
+WorkerConfig parse_worker_config(int argc, char** argv, const std::vector<Page>& pages = {});
+RouterConfig parse_router_config(int argc, char** argv, const std::vector<Page>& pages = {});
 
 // JSON, nested, with every setting: a file for --config.
 std::string settings_json(const std::vector<Setting>& settings);

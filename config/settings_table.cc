@@ -215,6 +215,12 @@ void add_kvtransfer(Table& table, KvTransferConfig& values) {
              {"digest", &C::digest, "", kAny,
               "Prefill: send a digest of the pages along; decode workers check it before the first "
               "token."},
+             {"push_sms",
+              &C::push_sms,
+              "multiprocessors",
+              {0, 132},
+              "CUDA: pages of a cached prefix are pushed by a kernel on so many, where that is "
+              "faster at connect; 0: by the copy engines, as all others."},
          });
 }
 
@@ -244,6 +250,32 @@ void add_link(Table& table, LinkConfig& values) {
               {kMiB, 1024 * kMiB},
               "Queued to one peer; with more, its connection is dropped."},
              {"connections_max", &C::connections_max, "connections", {1, 65536}, "Open at once."},
+         });
+}
+
+void add_kube(Table& table, KubeConfig& values) {
+  using C = KubeConfig;
+  add<C>(table, "kube", values,
+         {
+             {"api_server", &C::api_server, "", kAny,
+              "https://host:port of the API server; empty: as Kubernetes tells its containers."},
+             {"token_file", &C::token_file, "", kAny,
+              "Bearer token, read again for each request; empty: none is sent."},
+             {"ca_file", &C::ca_file, "", kAny,
+              "PEM certificates of the API server's authorities, read for each connection."},
+             {"namespace_file", &C::namespace_file, "", kAny,
+              "Namespace of kube: entries that name none."},
+             {"request_timeout_ms", &C::request_timeout_ms, "ms", kWaitMs,
+              "Longest wait for the API server to take a connection and to answer."},
+             {"idle_timeout_ms", &C::idle_timeout_ms, "ms", kWaitMs,
+              "A watch that says nothing for so long, not even a bookmark, is opened anew."},
+             {"watch_timeout_s",
+              &C::watch_timeout_s,
+              "s",
+              {1, 3600},
+              "The API server is asked to end a watch after about so long; another follows."},
+             {"retry_max_ms", &C::retry_max_ms, "ms", kWaitMs,
+              "Longest pause before the API server is asked again after a failure."},
          });
 }
 
@@ -297,6 +329,12 @@ void add_route(Table& table, RouteConfig& values) {
               "ms",
               {10, 3'600'000},
               "workers_file is looked at and dns: entries are resolved so often."},
+             {"zone_policy",
+              &C::zone_policy,
+              "",
+              {0, 0, "prefer require ignore"},
+              "Whether pages are handed over between zones: when nothing nearer will do, never, or "
+              "as if there were no zones."},
              {"history_blocks_max",
               &C::history_blocks_max,
               "blocks",
@@ -336,12 +374,48 @@ void add_http(Table& table, HttpConfig& values) {
            "bytes",
            {65536, 1024 * kMiB},
            "Queued to one client; a client that stops reading is cut off here."},
+          {"write_timeout_ms", &C::write_timeout_ms, "ms", kWaitMs,
+           "A client that takes nothing of what is queued for so long is cut off."},
           {"json_depth_max", &C::json_depth_max, "levels", {8, 1000}, "Deepest nesting of a body."},
           {"n_max", &C::n_max, "choices", {1, 1024}, "Most choices of one request."},
           {"batch_max", &C::batch_max, "prompts", {1, 65536}, "Most prompts of one request."},
           {"api_keys_file", &C::api_keys_file, "", kAny,
-           "File of accepted keys, one a line; empty: all may call."},
+           "File of accepted keys, one a line, read again when it changes; empty: all may call."},
+          {"tls_cert_file", &C::tls_cert_file, "", kAny,
+           "PEM certificate chain for HTTPS, read again when it changes; empty: plain HTTP."},
+          {"tls_key_file", &C::tls_key_file, "", kAny, "PEM key of that certificate."},
+          {"trust_request_chat_template", &C::trust_request_chat_template, "", kAny,
+           "Requests may bring a chat_template of their own."},
+          {"log_requests", &C::log_requests, "", kAny,
+           "A line in the log for each request that asks for tokens."},
       });
+}
+
+constexpr const char* kAliasesHelp =
+    "Tell series also under the names that vLLM gives them, for dashboards and autoscalers.";
+
+void add_metrics(Table& table, MetricsConfig& values) {
+  using C = MetricsConfig;
+  add<C>(table, "metrics", values,
+         {
+             {"ttft_edges_s", &C::ttft_edges_s, "s", kAny,
+              "Bucket edges of the TTFT histograms, ascending, separated by commas; empty: "
+              "vLLM's."},
+             {"tpot_edges_s", &C::tpot_edges_s, "s", kAny,
+              "Bucket edges of the TPOT and inter-token histograms; empty: vLLM's and finer ones "
+              "below 10 ms."},
+             {"ttft_slo_s",
+              &C::ttft_slo_s,
+              "s",
+              {0.0001, 3600},
+              "Service level objective of the TTFT; must be an edge."},
+             {"tpot_slo_s",
+              &C::tpot_slo_s,
+              "s",
+              {0.0001, 3600},
+              "Service level objective of the TPOT; must be an edge."},
+             {"vllm_aliases", &C::vllm_aliases, "", kAny, kAliasesHelp},
+         });
 }
 
 }  // namespace
@@ -358,8 +432,13 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
           {"worker_id", &C::worker_id, "", kAny,
            "Name that stays over restarts; empty: the listen address."},
           {"metrics_listen", &C::metrics_listen, "", kAny,
-           "host:port of /metrics, /livez and /readyz; empty: none."},
+           "host:port of /metrics, /startupz, /livez, /readyz, /info and /debug; empty: none."},
           {"device", &C::device, "", kAny, "cpu, cuda, or cuda:N for GPU N."},
+          {"zone", &C::zone, "", kAny,
+           "Where this worker runs, as an availability zone; routers keep handoffs inside "
+           "(route.zone_policy)."},
+          {"nvlink_clique", &C::nvlink_clique, "", kAny,
+           "Workers of one clique hand pages over by NVLink; auto: what the GPU's driver says."},
           {"load_format",
            &C::load_format,
            "",
@@ -368,8 +447,8 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
           {"gpu_memory_utilization", &C::gpu_memory_utilization, "of the GPU", kShare,
            "Memory that weights, scratch and pages take together, where kv.pool_mib is 0."},
           {"deterministic", &C::deterministic, "", kAny,
-           "On CUDA: what a request gets does not depend on the batch it is in, at some cost in "
-           "speed from 24 choices on. On CPU it never does."},
+           "On CUDA: what a request gets does not depend on the batch it is in, for batches of up "
+           "to 128 choices, and prefill.chunk_ms is 0. On CPU it never does."},
           {"cuda_graphs",
            &C::cuda_graphs,
            "",
@@ -412,13 +491,16 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
            &C::loop_max_us,
            "us",
            {100, 10'000'000},
-           "Longer rounds of the loop are logged."},
+           "Longer rounds of the loop are logged, with log_debug."},
+          {"log_debug", &C::log_debug, "", kAny,
+           "Log each step and each handoff with the time it took, and more."},
       });
   add_kv(table, values.kv);
   add_scheduler(table, values.scheduler);
   add_prefill(table, values.prefill);
   add_decode(table, values.decode);
   add_kvtransfer(table, values.kvtransfer);
+  add<C>(table, "metrics", values, {{"vllm_aliases", &C::vllm_aliases, "", kAny, kAliasesHelp}});
   add_link(table, values.link);
   return table;
 }
@@ -432,9 +514,12 @@ std::vector<Setting> settings_of(RouterConfig& values) {
               "GGUF file or Hugging Face folder: tokeniser and chat template."},
              {"served_model_name", &C::served_model_name, "", kAny,
               "Name in the API; empty: that of the file or folder."},
+             {"chat_template_file", &C::chat_template_file, "", kAny,
+              "Jinja file in place of the model's own chat template; empty: that one."},
              {"workers", &C::workers, "", kAny,
-              "host:port of workers, or dns:name:port for every address of a name, separated by "
-              "commas."},
+              "host:port of workers, dns:name:port for every address of a name, or "
+              "kube:namespace/service:port for every endpoint of a Kubernetes Service; separated "
+              "by commas."},
              {"workers_file", &C::workers_file, "", kAny,
               "File with more of them, one a line; read again when it changes."},
              {"text_threads",
@@ -455,8 +540,10 @@ std::vector<Setting> settings_of(RouterConfig& values) {
              {"drain_timeout_ms", &C::drain_timeout_ms, "ms", kWaitMs,
               "Longest time from a stop signal to the end."},
          });
+  add_kube(table, values.kube);
   add_route(table, values.route);
   add_http(table, values.http);
+  add_metrics(table, values.metrics);
   add_link(table, values.link);
   return table;
 }

@@ -118,12 +118,34 @@ TEST_CASE("help, print-config and the page of settings are texts") {
   CHECK(text("--settings-markdown").find("| `kv.page_tokens` |") != std::string::npos);
 }
 
+TEST_CASE("a page of the program's own is printed instead of running") {
+  RouterConfig config;
+  const std::vector<Page> pages = {
+      {"--metrics-markdown", "Print it.", [] { return std::string("p"); }}};
+  CHECK(read_settings("p", {"--metrics-markdown"}, settings_of(config), pages) == "p");
+  const auto help = read_settings("p", {"--help"}, settings_of(config), pages);
+  CHECK(help.value_or("").find("--metrics-markdown") != std::string::npos);
+  CHECK_FALSE(read_settings("p", {}, settings_of(config), pages).has_value());
+}
+
 TEST_CASE("a worker without a name takes its address; a model is needed") {
   std::string program = "baton-worker", flag = "--model", value = "m", listen = "--listen",
               address = "127.0.0.1:7", id = "w";
   char* argv[] = {program.data(), flag.data(), value.data(), listen.data(), address.data()};
   CHECK(parse_worker_config(5, argv).worker_id == "127.0.0.1:7");
   CHECK_THROWS_AS(parse_worker_config(1, argv), ConfigError);
+}
+
+TEST_CASE("deterministic on a GPU takes the clock out of the chunks") {
+  const auto chunk_ms = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"baton-worker", "--model", "m"});
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    return parse_worker_config(static_cast<int>(argv.size()), argv.data()).scheduler.chunk_ms;
+  };
+  CHECK(chunk_ms({"--deterministic", "true", "--device", "cuda:1"}) == 0);
+  CHECK(chunk_ms({"--deterministic", "true"}) == SchedulerConfig().chunk_ms);
+  CHECK(chunk_ms({"--device", "cuda"}) == SchedulerConfig().chunk_ms);
 }
 
 }  // namespace

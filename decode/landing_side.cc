@@ -174,6 +174,7 @@ void LandingSide::starve(const Attempt& attempt) {
 }
 
 void LandingSide::refuse(LinkId link, const AttemptId& id, Refuse::Kind kind) {
+  counts_.add(kind);
   outbox_.send(link, Refuse{.id = id, .kind = kind, .retry_after_ms = config_.retry_after_ms});
 }
 
@@ -238,6 +239,7 @@ bool LandingSide::has_room(const Attempt& attempt, const std::vector<int32_t>& p
 
 void LandingSide::grant(LinkId link, Attempt& attempt, PrefixHit hit,
                         const std::vector<int32_t>& pages) {
+  ++counts_.granted;
   const uint64_t slot_gen = next_slot_gen_++;
   const auto prompt_tokens = static_cast<int32_t>(attempt.open.tokens.size());
   Grant grant{

@@ -62,6 +62,11 @@ class LandingSide {
   struct Counts {
     int64_t landed = 0;
     int64_t digest_mismatches = 0;
+    // Answers to RESERVE.
+    int64_t granted = 0, full = 0, local = 0, gone = 0;
+    void add(Refuse::Kind kind) {
+      ++(kind == Refuse::Kind::kFull ? full : kind == Refuse::Kind::kLocal ? local : gone);
+    }
   };
   const Counts& counts() const { return counts_; }
   bool idle() const { return attempts_.empty() && grants_.empty(); }

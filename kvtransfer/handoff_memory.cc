@@ -27,15 +27,37 @@ class HostMapping final : public SharedMemory {
 class HostCopyQueue final : public CopyQueue {
  public:
   bool has_room() const override { return true; }
-  bool copy(std::byte* dst, const std::byte* src, int64_t bytes) override {
+  bool copy(std::byte* dst, const std::byte* src, int64_t bytes, void*) override {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
     return true;
   }
+  Result<Measurement> measure(std::byte* target) override;
 };
+
+Result<Measurement> HostCopyQueue::measure(std::byte* target) {
+  const std::vector<std::byte> source(kProbeSliceBytes, std::byte{0x5a});
+  const auto copy_all = [&] {
+    for (int32_t i = 0; i < kProbeSlices; ++i) {
+      std::memcpy(target + i * kProbeSliceBytes, source.data(), kProbeSliceBytes);
+    }
+  };
+  copy_all();  // the kernel makes the pages at the first touch
+  const Stopwatch stopwatch;
+  copy_all();
+  const double gbps = gbps_of(kProbeSliceBytes * kProbeSlices, stopwatch.elapsed_us());
+  double latency_us = 1e9;
+  for (int32_t i = 0; i < kProbePings; ++i) {
+    const Stopwatch ping;
+    std::memcpy(target + i * 64, source.data(), 64);
+    latency_us = std::min(latency_us, ping.elapsed_us());
+  }
+  return Measurement{gbps, latency_us};
+}
 
 class HostHandoffMemory final : public HandoffMemory {
  public:
   Kind kind() const override { return Kind::kHost; }
+  bool waits_for_events() const override { return false; }
   Result<Created> create(int64_t bytes) override;
   Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) override;
   Status read(void* host, const std::byte* from, int64_t bytes) override {
@@ -46,9 +68,11 @@ class HostHandoffMemory final : public HandoffMemory {
     std::memcpy(to, host, static_cast<size_t>(bytes));
     return {};
   }
-  Result<Measurement> measure(std::byte* target) override;
   std::unique_ptr<CopyQueue> make_queue(PollLoop&, CopyQueue::Done) override {
     return std::make_unique<HostCopyQueue>();
+  }
+  std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) override {
+    return std::make_unique<HostPageHasher>(std::move(pools));
   }
 };
 
@@ -75,26 +99,6 @@ Result<std::unique_ptr<SharedMemory>> HostHandoffMemory::import(int fd, int64_t 
   // A child that outlives us would keep a way into the peer's pages.
   madvise(data, static_cast<size_t>(bytes), MADV_DONTFORK);
   return std::unique_ptr<SharedMemory>(new HostMapping(static_cast<std::byte*>(data), bytes));
-}
-
-Result<Measurement> HostHandoffMemory::measure(std::byte* target) {
-  const std::vector<std::byte> source(kProbeSliceBytes, std::byte{0x5a});
-  const auto copy_all = [&] {
-    for (int32_t i = 0; i < kProbeSlices; ++i) {
-      std::memcpy(target + i * kProbeSliceBytes, source.data(), kProbeSliceBytes);
-    }
-  };
-  copy_all();  // the kernel makes the pages at the first touch
-  const Stopwatch stopwatch;
-  copy_all();
-  const double gbps = gbps_of(kProbeSliceBytes * kProbeSlices, stopwatch.elapsed_us());
-  double latency_us = 1e9;
-  for (int32_t i = 0; i < kProbePings; ++i) {
-    const Stopwatch ping;
-    std::memcpy(target + i * 64, source.data(), 64);
-    latency_us = std::min(latency_us, ping.elapsed_us());
-  }
-  return Measurement{gbps, latency_us};
 }
 
 }  // namespace

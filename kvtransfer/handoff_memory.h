@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/scoped_fd.h"
 #include "base/status.h"
+#include "kvtransfer/page_hasher.h"
 #include "kvtransfer/poll_loop.h"
 #include "kvtransfer/transport.h"
 
@@ -37,8 +39,12 @@ class CopyQueue {
 
   virtual ~CopyQueue() = default;
   virtual bool has_room() const = 0;
-  // True: it is complete already. False: it is under way, Done follows. REQUIRES: has_room().
-  virtual bool copy(std::byte* dst, const std::byte* src, int64_t bytes) = 0;
+  // True: it is complete already. False: it is under way, Done follows. `after`: an event that the
+  // copy waits for (HandoffMemory::waits_for_events), or null. REQUIRES: has_room().
+  virtual bool copy(std::byte* dst, const std::byte* src, int64_t bytes, void* after) = 0;
+  // Copies kProbeSlices slices to `target` (probe.h), reckons and waits; chooses between its ways
+  // to copy. REQUIRES: no copy yet.
+  virtual Result<Measurement> measure(std::byte* target) = 0;
 };
 
 class HandoffMemory {
@@ -51,19 +57,22 @@ class HandoffMemory {
 
   virtual ~HandoffMemory() = default;
   virtual Kind kind() const = 0;  // peers of unlike kinds cannot map each other's
+  // Its copies can be enqueued before their source is complete.
+  virtual bool waits_for_events() const = 0;
   virtual Result<Created> create(int64_t bytes) = 0;
   // `bytes` as in create(), or a slab's. Refuses memory that is shorter.
   virtual Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) = 0;
   // To and from memory of the host; these wait.
   virtual Status read(void* host, const std::byte* from, int64_t bytes) = 0;
   virtual Status write(std::byte* to, const void* host, int64_t bytes) = 0;
-  // Copies kProbeSlices slices to `target` (probe.h) and reckons.
-  virtual Result<Measurement> measure(std::byte* target) = 0;
   virtual std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) = 0;
+  // For pools made of it. The two kinds of memory have digests of their own.
+  virtual std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) = 0;
 };
 
 std::unique_ptr<HandoffMemory> make_host_handoff_memory();
-// Of GPU `device`. Throws ConfigError or CudaError. Only in builds with CUDA.
-std::unique_ptr<HandoffMemory> make_cuda_handoff_memory(int32_t device);
+// Of GPU `device`; `push_sms` as in KvTransferConfig. Throws ConfigError or CudaError. Only in
+// builds with CUDA.
+std::unique_ptr<HandoffMemory> make_cuda_handoff_memory(int32_t device, int32_t push_sms = 0);
 
 }  // namespace baton

@@ -1,26 +1,19 @@
 // HandoffMemory of a GPU: slabs are VMM allocations that travel between processes as POSIX file
-// descriptors (CUDA driver API, "Virtual Memory Management"), and copies run on the copy engines of
-// a stream of the handoff's own.
+// descriptors (CUDA driver API, "Virtual Memory Management"); copies: copy_queue_cuda.h.
 #include <cuda_runtime.h>
 
-#include <atomic>
-#include <deque>
 #include <string>
 
-#include "base/check.h"
-#include "base/log.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/error.h"
-#include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
+#include "kvtransfer/copy_queue_cuda.h"
 #include "kvtransfer/handoff_memory.h"
-#include "kvtransfer/probe.h"
+#include "kvtransfer/page_hasher_cuda.h"
 #include "model/vmm_slabs.h"
 
 namespace baton {
 namespace {
-
-constexpr int64_t kCopiesMax = 4096;  // under way at once
 
 CUmemLocation location_of(int32_t device) {
   return {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
@@ -76,68 +69,15 @@ class OwnSlab final : public SharedMemory {
   const std::unique_ptr<SlabMemory> memory_;  // takes the mapping down with it
 };
 
-// Copies on a stream. What has completed is learnt from a callback of the stream behind the last
-// copy, asked for when the handoff thread would go to sleep: one callback for many copies.
-class CudaCopyQueue final : public CopyQueue {
- public:
-  CudaCopyQueue(PollLoop& loop, Done done) : loop_(loop), done_(std::move(done)) {
-    hook_ = loop.before_sleep([this] { return before_sleep(); });
-  }
-  ~CudaCopyQueue() override {
-    hook_.reset();
-    // The callback uses this object. Also when the context is lost: then nothing runs any more.
-    cudaStreamSynchronize(stream_.get());
-  }
-
-  bool has_room() const override { return started_ - reported_ < kCopiesMax; }
-
-  bool copy(std::byte* dst, const std::byte* src, int64_t bytes) override {
-    cuda_check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
-                               stream_.get()),
-               "push a slice");
-    ++started_;
-    return false;
-  }
-
- private:
-  // Stream callback, a thread of the driver's: no CUDA calls.
-  static void CUDART_CB passed(void* self) {
-    auto* queue = static_cast<CudaCopyQueue*>(self);
-    queue->completed_.store(queue->marked_.load());
-    queue->loop_.wake();
-  }
-
-  bool before_sleep() {
-    const int64_t copies = completed_.load() - reported_;
-    if (copies > 0) {
-      reported_ += copies;
-      done_(copies);
-    }
-    if (started_ > marked_.load() && completed_.load() == marked_.load()) {
-      marked_.store(started_);
-      cuda_check(cudaLaunchHostFunc(stream_.get(), &passed, this), "follow the copies");
-    }
-    return copies == 0;  // what done_ was told must be looked at first
-  }
-
-  PollLoop& loop_;
-  const Done done_;
-  CudaStream stream_;
-  int64_t started_ = 0;
-  int64_t reported_ = 0;            // of them, to done_
-  std::atomic<int64_t> marked_{0};  // a callback stands behind so many
-  std::atomic<int64_t> completed_{0};
-  PollLoop::Watch hook_;
-};
-
 class CudaHandoffMemory final : public HandoffMemory {
  public:
-  explicit CudaHandoffMemory(int32_t device)
-      : device_(made_current(device)), driver_(load_cuda_driver()) {
+  CudaHandoffMemory(int32_t device, int32_t push_sms)
+      : device_(made_current(device)), push_sms_(push_sms), driver_(load_cuda_driver()) {
     granularity_ = vmm_slab_memory(device)->granularity();
   }
 
   Kind kind() const override { return Kind::kCuda; }
+  bool waits_for_events() const override { return true; }
   Result<Created> create(int64_t bytes) override;
   Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) override;
   Status read(void* host, const std::byte* from, int64_t bytes) override {
@@ -146,10 +86,12 @@ class CudaHandoffMemory final : public HandoffMemory {
   Status write(std::byte* to, const void* host, int64_t bytes) override {
     return copy_now(to, host, bytes, cudaMemcpyHostToDevice);
   }
-  Result<Measurement> measure(std::byte* target) override;
   std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) override {
     cuda_check(cudaSetDevice(device_), "handoff: device");
-    return std::make_unique<CudaCopyQueue>(loop, std::move(done));
+    return std::make_unique<CudaCopyQueue>(loop, push_sms_, std::move(done));
+  }
+  std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) override {
+    return make_cuda_page_hasher(device_, std::move(pools));
   }
 
  private:
@@ -185,6 +127,7 @@ class CudaHandoffMemory final : public HandoffMemory {
   }
 
   const int32_t device_;
+  const int32_t push_sms_;
   const CudaDriver driver_;
   CudaStream stream_;  // after device_ is current
   int64_t granularity_ = 0;
@@ -217,41 +160,10 @@ Result<std::unique_ptr<SharedMemory>> CudaHandoffMemory::import(int fd, int64_t 
   }
 }
 
-Result<Measurement> CudaHandoffMemory::measure(std::byte* target) {
-  try {
-    cuda_check(cudaSetDevice(device_), "handoff: device");
-    const DeviceBuffer source(kProbeSliceBytes);
-    CudaStream stream;
-    const auto copy_all = [&] {
-      for (int32_t i = 0; i < kProbeSlices; ++i) {
-        cuda_check(cudaMemcpyAsync(target + i * kProbeSliceBytes, source.data(), kProbeSliceBytes,
-                                   cudaMemcpyDeviceToDevice, stream.get()),
-                   "measure the handoff");
-      }
-      stream.synchronize();
-    };
-    copy_all();
-    const Stopwatch stopwatch;
-    copy_all();
-    const double gbps = gbps_of(kProbeSliceBytes * kProbeSlices, stopwatch.elapsed_us());
-    double latency_us = 1e9;
-    for (int32_t i = 0; i < kProbePings; ++i) {
-      const Stopwatch ping;
-      cuda_check(cudaMemcpyAsync(target, source.data(), 64, cudaMemcpyDeviceToDevice, stream.get()),
-                 "measure the handoff");
-      stream.synchronize();
-      latency_us = std::min(latency_us, ping.elapsed_us());
-    }
-    return Measurement{gbps, latency_us};
-  } catch (const CudaError& error) {
-    return unavailable(error.what());
-  }
-}
-
 }  // namespace
 
-std::unique_ptr<HandoffMemory> make_cuda_handoff_memory(int32_t device) {
-  return std::make_unique<CudaHandoffMemory>(device);
+std::unique_ptr<HandoffMemory> make_cuda_handoff_memory(int32_t device, int32_t push_sms) {
+  return std::make_unique<CudaHandoffMemory>(device, push_sms);
 }
 
 }  // namespace baton

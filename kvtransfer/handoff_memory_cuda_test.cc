@@ -1,15 +1,23 @@
 // GPU memory shared by file descriptor and the copies into it, within one process.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <numeric>
+#include <semaphore>
+#include <thread>
 #include <vector>
 
 #include "base/bounded_queue.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/stream.h"
 #include "kvtransfer/handoff_memory.h"
+#include "kvtransfer/page_digest.h"
 #include "kvtransfer/page_mover.h"
 #include "kvtransfer/probe.h"
+#include "kvtransfer/push_kernel.h"
 #include "model/vmm_slabs.h"
 
 #include "tests/doctest.h"
@@ -27,10 +35,10 @@ bool no_gpu() {
 
 // A worker's side of the handoff with its pages on GPU 0.
 struct CudaEnd {
-  CudaEnd(const KvLayout& layout, int32_t pages, const Clock& clock)
+  CudaEnd(const KvLayout& layout, int32_t pages, const Clock& clock, bool digest = false)
       : pool(layout.groups[0], pages, 4 << 20, vmm_slab_memory(0)),
         mover(make_page_mover(
-            {.transports = "mapped,tcp"}, layout, {&pool}, "127.0.0.1", clock,
+            {.transports = "mapped,tcp", .digest = digest}, layout, {&pool}, "127.0.0.1", clock,
             [this](MoverEvent event) { (void)events.try_push(std::move(event)); }, nullptr,
             make_cuda_handoff_memory(0))) {}
   MoverEvent wait() { return *events.pop(); }
@@ -104,13 +112,151 @@ TEST_CASE("CUDA: copies reach memory imported by its descriptor, and are told of
   constexpr int64_t kSlice = 64 << 10;
   for (int64_t at = 0; at < kBytes; at += kSlice) {
     REQUIRE(queue->has_room());
-    CHECK_FALSE(queue->copy((*imported)->data() + at, ours->memory->data() + at, kSlice));
+    CHECK_FALSE(queue->copy((*imported)->data() + at, ours->memory->data() + at, kSlice, nullptr));
   }
   while (done < kBytes / kSlice) loop.poll(true);
   CHECK_EQ(done, kBytes / kSlice);
   std::vector<uint8_t> got(kBytes);
   REQUIRE(memory->read(got.data(), theirs->memory->data(), kBytes).ok());
   CHECK(got == want);
+}
+
+TEST_CASE("CUDA: a copy waits for its event, also for one that is recorded again") {
+  if (no_gpu()) return;
+  open_cuda_device(0);
+  const std::unique_ptr<HandoffMemory> memory = make_cuda_handoff_memory(0);
+  Result<HandoffMemory::Created> ours = memory->create(kBytes);
+  REQUIRE(ours.ok());
+  std::byte* const base = ours->memory->data();
+  PollLoop loop;
+  int64_t done = 0;
+  auto queue = memory->make_queue(loop, [&](int64_t copies) { done += copies; });
+  std::binary_semaphore gate{0};
+  CudaStream stream;
+  CudaEvent event;
+  for (uint64_t round = 1; round <= 3; ++round) {
+    REQUIRE(memory->write(base, &round, sizeof(round)).ok());
+    cuda_check(cudaLaunchHostFunc(
+                   stream.get(),
+                   [](void* wait) { static_cast<std::binary_semaphore*>(wait)->acquire(); }, &gate),
+               "gate");
+    event.record(stream.get());
+    CHECK_FALSE(queue->copy(base + 4096, base, 64, event.get()));
+    CHECK_FALSE(queue->copy(base + 8192, base, 64, event.get()));
+    for (int32_t i = 0; i < 20; ++i) loop.poll(false);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    loop.poll(false);
+    CHECK_EQ(done, static_cast<int64_t>(2 * (round - 1)));
+    gate.release();
+    while (done < static_cast<int64_t>(2 * round)) loop.poll(true);
+    uint64_t got = 0;
+    REQUIRE(memory->read(&got, base + 8192, sizeof(got)).ok());
+    CHECK_EQ(got, round);
+  }
+}
+
+TEST_CASE("CUDA: the push kernel moves what the copy engines move") {
+  if (no_gpu()) return;
+  open_cuda_device(0);
+  const std::unique_ptr<HandoffMemory> memory = make_cuda_handoff_memory(0);
+  Result<HandoffMemory::Created> from = memory->create(kBytes);
+  Result<HandoffMemory::Created> to = memory->create(kBytes);
+  REQUIRE(from.ok());
+  REQUIRE(to.ok());
+  std::vector<uint8_t> want(kBytes);
+  for (size_t i = 0; i < want.size(); ++i) want[i] = static_cast<uint8_t>(i * 31 + i / 4096);
+  REQUIRE(memory->write(from->memory->data(), want.data(), kBytes).ok());
+  // Sizes around the 64 KiB that a block moves at a time.
+  PushSlices slices;
+  int64_t at = 0;
+  for (const int64_t bytes : {16, 65520, 65536, 65552, 1 << 20, 48, 3 << 20}) {
+    slices.src[slices.count] = from->memory->data() + at;
+    slices.dst[slices.count] = to->memory->data() + at;
+    slices.units[slices.count++] = static_cast<uint32_t>(bytes / kPushAlignmentBytes);
+    at += bytes;
+  }
+  CudaStream stream;
+  push_slices(slices, 3, stream.get());
+  stream.synchronize();
+  std::vector<uint8_t> got(static_cast<size_t>(at));
+  REQUIRE(memory->read(got.data(), to->memory->data(), at).ok());
+  CHECK(std::equal(got.begin(), got.end(), want.begin()));
+}
+
+TEST_CASE("CUDA: pages' digests are told by P, and a changed page is found at D") {
+  if (no_gpu()) return;
+  open_cuda_device(0);
+  constexpr int32_t kPages = 200;
+  const KvLayout layout{{KvGroup{.layers = {0, 1},
+                                 .num_kv_heads = 2,
+                                 .head_dim = 16,
+                                 .page_tokens = 64,
+                                 .dtype = Dtype::kBF16}}};
+  SystemClock clock;
+  CudaEnd p(layout, kPages, clock, true), d(layout, kPages, clock, true);
+  const std::unique_ptr<HandoffMemory> memory = make_cuda_handoff_memory(0);
+  const int64_t page_bytes = p.pool.page_bytes();
+  p.mover->attach(1, d.mover->offer(1), std::make_shared<std::atomic<int64_t>>(INT64_MAX));
+  REQUIRE_EQ(p.wait().kind, MoverEvent::Kind::kAttached);
+  StepInput step{.step = 1};
+  std::vector<int32_t> landed;
+  for (int32_t page = 0; page < kPages; ++page) {
+    std::vector<uint64_t> words(static_cast<size_t>(page_bytes / 8));
+    for (size_t i = 0; i < words.size(); ++i) words[i] = mix_word(i * 1000 + page);
+    REQUIRE(memory->write(p.pool.page(page), words.data(), page_bytes).ok());
+    landed.push_back(kPages - 1 - page);
+    step.pushes.push_back({.transfer = 5, .group = 0, .src_page = page, .dst_page = landed.back()});
+  }
+  CudaStream stream;
+  CudaEvent written;
+  written.record(stream.get());
+  const std::array<void*, 2> events = {written.get(), written.get()};
+  p.mover->begin(5, 1, 9);
+  CHECK(p.mover->layers_enqueued(step, events));
+  p.mover->finish(5, 1);
+  const MoverEvent done = p.wait();
+  REQUIRE_EQ(done.kind, MoverEvent::Kind::kDone);
+  REQUIRE(done.digest.has_value());
+  d.mover->verify(1, {landed}, *done.digest);
+  CHECK(d.wait().intact);
+  std::byte last{};
+  std::byte* const spoilt = d.pool.page(7) + page_bytes - 1;
+  REQUIRE(memory->read(&last, spoilt, 1).ok());
+  last ^= std::byte{0x80};
+  REQUIRE(memory->write(spoilt, &last, 1).ok());
+  d.mover->verify(2, {landed}, *done.digest);
+  CHECK_FALSE(d.wait().intact);
+}
+
+TEST_CASE("CUDA: a page's digest is the sums of its words, as documented") {
+  if (no_gpu()) return;
+  open_cuda_device(0);
+  const std::unique_ptr<HandoffMemory> memory = make_cuda_handoff_memory(0);
+  Result<HandoffMemory::Created> page = memory->create(kBytes);
+  REQUIRE(page.ok());
+  std::vector<uint64_t> words(3 * 1024 + 2);
+  WordSums want[2];
+  for (size_t i = 0; i < words.size(); ++i) {
+    words[i] = mix_word(i);
+    add_word(words[i], i, &want[0]);
+  }
+  const auto bytes = static_cast<int64_t>(8 * words.size());
+  REQUIRE(memory->write(page->memory->data(), words.data(), bytes).ok());
+  DigestPages pages{.page_bytes = bytes};
+  pages.pages[pages.count++] = page->memory->data();
+  pages.pages[pages.count++] = page->memory->data();
+  want[1] = want[0];
+  CudaStream stream;
+  const DeviceBuffer sums(sizeof(want));
+  cuda_check(cudaMemsetAsync(sums.data(), 0, sizeof(want), stream.get()), "zero");
+  digest_pages(pages, sums.as<WordSums>(), stream.get());
+  stream.synchronize();
+  WordSums got[2];
+  REQUIRE(memory->read(got, sums.data(), sizeof(got)).ok());
+  for (int32_t i = 0; i < 2; ++i) {
+    CHECK_EQ(got[i].low, want[i].low);
+    CHECK_EQ(got[i].high, want[i].high);
+  }
 }
 
 TEST_CASE("CUDA: a queue that is destroyed has ended its copies") {
@@ -126,7 +272,8 @@ TEST_CASE("CUDA: a queue that is destroyed has ended its copies") {
   REQUIRE(memory->write(last, &want, 8).ok());
   PollLoop loop;
   auto queue = memory->make_queue(loop, [](int64_t) { FAIL("told after its end"); });
-  queue->copy(to->memory->data(), from->memory->data(), 256 << 20);
+  queue->copy(to->memory->data(), from->memory->data(), 256 << 20, nullptr);
+  loop.poll(false);
   queue.reset();
   uint64_t got = 0;
   REQUIRE(memory->read(&got, to->memory->data() + (256 << 20) - 8, 8).ok());
@@ -145,7 +292,9 @@ TEST_CASE("CUDA: descriptors that are no GPU memory are refused, the measurement
   close(ends[1]);
   Result<HandoffMemory::Created> scratch = memory->create(kProbeSliceBytes * kProbeSlices);
   REQUIRE(scratch.ok());
-  const Result<Measurement> measured = memory->measure(scratch->memory->data());
+  PollLoop loop;
+  auto queue = memory->make_queue(loop, [](int64_t) {});
+  const Result<Measurement> measured = queue->measure(scratch->memory->data());
   REQUIRE(measured.ok());
   CHECK_GT(measured->gbps, 1);
   CHECK_LT(measured->latency_us, 1000);

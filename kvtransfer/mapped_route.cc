@@ -121,7 +121,7 @@ Status MappedRoute::want_next_slabs() {
     awaited_ = MappedKind::kSlabs;
     return send_message(socket_.get(), out.take(), {});
   }
-  const Result<Measurement> measurement = memory_.measure(scratch_->data() + kScratchProbeAt);
+  const Result<Measurement> measurement = copies_->measure(scratch_->data() + kScratchProbeAt);
   if (!measurement.ok()) return measurement.status();
   scratch_.reset();
   timeout_.reset();
@@ -168,7 +168,7 @@ bool MappedRoute::start(const Slice& slice) {
   const PoolGeometry& pool = pools_[slice.group];
   const SharedMemory& slab = *slabs_[slice.group][slice.dst_page / pool.pages_per_slab];
   std::byte* const page = slab.data() + slice.dst_page % pool.pages_per_slab * pool.page_bytes;
-  if (copies_->copy(page + slice.offset, slice.src, slice.bytes)) return true;
+  if (copies_->copy(page + slice.offset, slice.src, slice.bytes, slice.after)) return true;
   under_way_.push_back(slice.transfer);
   return false;
 }

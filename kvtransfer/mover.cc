@@ -91,9 +91,6 @@ Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector
                                           : std::make_shared<CredentialFiles>(LinkConfig{})),
       memory_(std::move(memory)),
       inbox_(loop_) {
-  if (config.digest && memory_->kind() != HandoffMemory::Kind::kHost) {
-    throw ConfigError("kvtransfer.digest: got true, want false: the pages are on a GPU");
-  }
   for (const KvGroup& group : layout_.groups)
     last_layer_ = std::max(last_layer_, group.layers.back());
   const auto report_event = [this](MoverEvent event) { report(std::move(event)); };
@@ -112,11 +109,16 @@ Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector
   if (transports_.empty())
     throw ConfigError("kvtransfer.transports: got \"" + config.transports +
                       "\": none can be used here");
-  pusher_ = std::make_unique<Pusher>(
-      config, layout_, pools_, std::move(transports),
-      config.digest ? std::make_unique<HostPageHasher>(pools_) : nullptr, clock, report_event);
-  verifier_ =
-      std::make_unique<PageVerifier>(std::make_unique<HostPageHasher>(pools_), report_event);
+  const auto required = [&](const Transport* one) { return config.require == one->name(); };
+  if (!config.require.empty() && std::none_of(transports.begin(), transports.end(), required)) {
+    throw ConfigError("kvtransfer.require: got \"" + config.require +
+                      "\", want one of kvtransfer.transports that can be used here (" +
+                      config.transports + ")");
+  }
+  pusher_ = std::make_unique<Pusher>(config, layout_, pools_, std::move(transports),
+                                     config.digest ? memory_->make_hasher(pools_) : nullptr, clock,
+                                     report_event);
+  verifier_ = std::make_unique<PageVerifier>(memory_->make_hasher(pools_), report_event);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -125,8 +127,18 @@ Mover::~Mover() {
   thread_.join();
 }
 
-// The handoff thread.
+// The handoff thread. What it cannot go on after is an error of the GPU: said once, then the owner
+// ends the process. Nothing moves any more meanwhile.
 void Mover::run() {
+  try {
+    serve();
+  } catch (const std::exception& error) {
+    log_error("handoff_broken", {{"error", error.what()}});
+    sink_({.kind = MoverEvent::Kind::kBroken, .error = error.what()});
+  }
+}
+
+void Mover::serve() {
   for (;;) {
     HandoffInbox::Batch batch = inbox_.take();
     if (batch.stop) return;
@@ -144,6 +156,9 @@ void Mover::report(MoverEvent event) {
                                   {"transport", event.transport},
                                   {"gbps", event.gbps},
                                   {"latency_us", event.latency_us}});
+  }
+  if (event.kind == MoverEvent::Kind::kAttachFailed) {
+    log_warn("handoff_not_attached", {{"link", event.link}, {"reason", event.error}});
   }
   if (ends_transfer(event.kind)) inbox_.transfer_ended();
   sink_(std::move(event));
@@ -216,6 +231,18 @@ void Mover::layer_written(const StepInput& step, int32_t layer) {
     inbox_.post([this, pages = step.pushes, layer] { pusher_->push_layer(pages, layer); });
   }
   if (layer == last_layer_) inbox_.step_written(step.step);
+}
+
+bool Mover::layers_enqueued(const StepInput& step, std::span<void* const> written) {
+  if (!memory_->waits_for_events()) return false;
+  std::vector<void*> events(written.begin(), written.end());
+  inbox_.post([this, pages = step.pushes, events = std::move(events)] {
+    for (size_t layer = 0; layer < events.size(); ++layer) {
+      pusher_->push_layer(pages, static_cast<int32_t>(layer), events[layer]);
+    }
+  });
+  inbox_.step_written(step.step);
+  return true;
 }
 
 std::unique_ptr<PageMover> make_page_mover(const KvTransferConfig& config, const KvLayout& layout,

@@ -80,9 +80,11 @@ class Mover final : public PageMover {
   void finish(TransferId transfer, uint64_t last_step) override;
   void abort(TransferId transfer) override;
   void layer_written(const StepInput& step, int32_t layer) override;
+  bool layers_enqueued(const StepInput& step, std::span<void* const> written) override;
 
  private:
   void run();
+  void serve();
   void report(MoverEvent event);
 
   const KvLayout layout_;

@@ -215,6 +215,17 @@ TEST_CASE(
   CHECK_EQ(strict.log.wait(Kind::kAttachFailed).error, "mapped: not offered by the peer");
 }
 
+TEST_CASE("a required transport that cannot be used here is a mistake in the configuration") {
+  SystemClock clock;
+  TestPools pools;
+  CHECK_THROWS_WITH_AS(
+      make_page_mover({.transports = "mapped,tcp", .require = "ucx"}, pools.layout, pools.borrowed,
+                      "127.0.0.1", clock, [](const MoverEvent&) {}),
+      "kvtransfer.require: got \"ucx\", want one of kvtransfer.transports that can be used here "
+      "(mapped,tcp)",
+      ConfigError);
+}
+
 TEST_CASE("delayed copies arrive, and a connection lost in the middle fails what is left") {
   const SystemClock clock;
   TestPools from;

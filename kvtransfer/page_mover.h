@@ -41,6 +41,7 @@ struct MoverEvent {
     kVerified,  // D: after verify(): `intact` says whether the pages of `slot_gen` hold what P says
     kPeerDead,  // D: proof that the peer's process is dead: nobody writes for it any more (its
                 // pidfd became readable)
+    kBroken,    // the handoff thread has ended by `error` (a GPU's is for good): the process must
   };
   Kind kind = Kind::kDone;
   LinkId link = 0;
@@ -54,8 +55,8 @@ struct MoverEvent {
   std::string error;
 };
 
-// All functions but layer_written: the loop's thread. None blocks. Events come through the sink
-// given at construction, called from the handoff thread.
+// All functions but those of LayerSink: the loop's thread. None blocks. Events come through the
+// sink given at construction, called from the handoff thread.
 class PageMover : public LayerSink {
  public:
   using Sink = std::function<void(MoverEvent)>;
@@ -91,7 +92,8 @@ class PageMover : public LayerSink {
   virtual void finish(TransferId transfer, uint64_t last_step) = 0;
   virtual void abort(TransferId transfer) = 0;
 
-  // Engine thread: this layer's slices of step.pushes may go now. Only enqueues.
+  // A thread of the engine's: this layer's slices of step.pushes may go now (layers_enqueued: once
+  // its event has passed). Only enqueues.
   void layer_written(const StepInput& step, int32_t layer) override = 0;
 };
 

@@ -8,8 +8,9 @@ namespace baton {
 namespace {
 
 // Of one pump() and link: about a millisecond of memcpy, so that commands and sockets are served in
-// between.
+// between. A copy that is only started costs as much as a small one that is made.
 constexpr int64_t kPumpBytesMax = 8 << 20;
+constexpr int64_t kStartBytes = 16 << 10;
 
 }  // namespace
 
@@ -172,22 +173,22 @@ void Pusher::push_pages(const std::vector<PushPage>& pages) {
   for (const PushPage& page : pages) {
     CHECK(page.group >= 0 && page.group < static_cast<int32_t>(pools_.size()))
         << "group " << page.group;
-    add_slice(page, 0, pools_[page.group]->page_bytes());
+    add_slice(page, 0, pools_[page.group]->page_bytes(), nullptr);
   }
 }
 
-void Pusher::push_layer(const std::vector<PushPage>& pages, int32_t layer) {
+void Pusher::push_layer(const std::vector<PushPage>& pages, int32_t layer, void* after) {
   for (const PushPage& page : pages) {
     CHECK(page.group >= 0 && page.group < static_cast<int32_t>(pools_.size()))
         << "group " << page.group;
     const KvGroup& group = layout_.groups[page.group];
     const auto it = std::lower_bound(group.layers.begin(), group.layers.end(), layer);
     if (it == group.layers.end() || *it != layer) continue;
-    add_slice(page, (it - group.layers.begin()) * group.layer_bytes(), group.layer_bytes());
+    add_slice(page, (it - group.layers.begin()) * group.layer_bytes(), group.layer_bytes(), after);
   }
 }
 
-void Pusher::add_slice(const PushPage& page, int64_t offset, int64_t bytes) {
+void Pusher::add_slice(const PushPage& page, int64_t offset, int64_t bytes, void* after) {
   const PagePool& pool = *pools_[page.group];
   CHECK(page.src_page >= 0 && page.src_page < pool.num_pages()) << "page " << page.src_page;
   Transfer* transfer = find(page.transfer);
@@ -203,13 +204,15 @@ void Pusher::add_slice(const PushPage& page, int64_t offset, int64_t bytes) {
                         .dst_page = page.dst_page,
                         .offset = offset,
                         .bytes = bytes,
-                        .src = pool.page(page.src_page) + offset});
+                        .src = pool.page(page.src_page) + offset,
+                        .after = after});
   ++transfer->waiting;
-  if (offset + bytes == pool.page_bytes()) hash_page(page);  // its last slice: all is written
+  if (hasher_ == nullptr || offset + bytes != pool.page_bytes()) return;
+  // Its last slice: all is written, or will be when that slice has been copied.
+  after == nullptr ? hash_page(page) : transfer->to_hash.push_back(page);
 }
 
 void Pusher::hash_page(const PushPage& page) {
-  if (hasher_ == nullptr) return;
   ++find(page.transfer)->hashing;
   hasher_->hash(page.transfer, page.group, page.src_page, [this, page](const PagesDigest& hash) {
     Transfer& transfer = *find(page.transfer);  // the hashes of one that has ended are cancelled
@@ -224,9 +227,24 @@ bool Pusher::pump() {
   bool more = false;
   for (auto it = links_.begin(); it != links_.end();) it = settle_link(it);
   for (auto& entry : links_) more |= start_copies(entry.second);
-  if (hasher_ != nullptr) more |= hasher_->pump();
+  if (hasher_ != nullptr) {
+    hash_what_is_copied();
+    more |= hasher_->pump();
+  }
   settle_transfers();
   return more;
+}
+
+bool Pusher::copied(const Transfer& transfer) const {
+  return transfer.last_step && written_step_ >= *transfer.last_step && transfer.waiting == 0 &&
+         transfer.in_flight == 0;
+}
+
+void Pusher::hash_what_is_copied() {
+  for (auto& entry : transfers_) {
+    if (!copied(entry.second) || entry.second.ending()) continue;
+    for (const PushPage& page : std::exchange(entry.second.to_hash, {})) hash_page(page);
+  }
 }
 
 bool Pusher::start_copies(Link& link) {
@@ -246,9 +264,10 @@ bool Pusher::start_copies(Link& link) {
       transfer->error = "the lease ran out";
       continue;
     }
-    budget -= slice.bytes;
     ++transfer->in_flight;
-    if (link.route->start(slice)) --transfer->in_flight;
+    const bool complete = link.route->start(slice);
+    if (complete) --transfer->in_flight;
+    budget -= complete ? slice.bytes : std::min(slice.bytes, kStartBytes);
   }
   return link.broken.has_value();
 }
@@ -256,8 +275,7 @@ bool Pusher::start_copies(Link& link) {
 void Pusher::settle_transfers() {
   for (auto it = transfers_.begin(); it != transfers_.end();) {
     const auto& [id, transfer] = *it;
-    const bool done = transfer.last_step && written_step_ >= *transfer.last_step &&
-                      transfer.waiting == 0 && transfer.hashing == 0;
+    const bool done = copied(transfer) && transfer.hashing == 0 && transfer.to_hash.empty();
     if (transfer.in_flight > 0 || !(done || transfer.ending())) {
       ++it;
       continue;

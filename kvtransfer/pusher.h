@@ -37,8 +37,8 @@ class Pusher final : public RouteOwner {
   void abort(TransferId transfer);
 
   void push_pages(const std::vector<PushPage>& pages);
-  // `layer`: of the model. Takes those of `pages` whose group has that layer.
-  void push_layer(const std::vector<PushPage>& pages, int32_t layer);
+  // `layer`: of the model. Takes those of `pages` whose group has that layer. `after`: as in Slice.
+  void push_layer(const std::vector<PushPage>& pages, int32_t layer, void* after = nullptr);
   // All layers of this step and of every earlier one have been given to push_layer.
   void step_written(uint64_t step) { written_step_ = step; }
 
@@ -56,9 +56,10 @@ class Pusher final : public RouteOwner {
   struct Transfer {
     LinkId link = 0;
     uint64_t slot_gen = 0;
-    int64_t waiting = 0;    // slices in the link's queue
-    int64_t in_flight = 0;  // slices started and not completed
-    int64_t hashing = 0;    // pages
+    int64_t waiting = 0;            // slices in the link's queue
+    int64_t in_flight = 0;          // slices started and not completed
+    int64_t hashing = 0;            // pages
+    std::vector<PushPage> to_hash;  // once the copies have been made: not written yet
     PagesDigestBuilder digest;
     std::optional<uint64_t> last_step;
     bool aborted = false;
@@ -85,8 +86,10 @@ class Pusher final : public RouteOwner {
   bool start_copies(Link& link);
   void fail_transfers(LinkId link, const std::string& reason);
   void settle_transfers();
-  void add_slice(const PushPage& page, int64_t offset, int64_t bytes);
+  void add_slice(const PushPage& page, int64_t offset, int64_t bytes, void* after);
   void hash_page(const PushPage& page);
+  bool copied(const Transfer& transfer) const;  // all that there will be
+  void hash_what_is_copied();
   Transfer* find(TransferId transfer);
 
   const KvTransferConfig config_;

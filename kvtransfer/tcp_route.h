@@ -27,6 +27,9 @@ class TcpRoute final : public Route {
   };
 
   void try_next_address();
+  void note_failure(const std::string& failure);
+  void give_up_address();
+  Status too_late() const;
   void fail(const Status& reason);
   void on_ready(uint32_t epoll_events);
   Status advance(uint32_t epoll_events);
@@ -34,6 +37,7 @@ class TcpRoute final : public Route {
   Status flush_hello();
   Status flush_frames();
   void send_probe(int64_t bytes, int32_t count);
+  bool send_next_round();
   void add(const Outgoing& outgoing);
   Status flush();
   Status read_answers();
@@ -51,8 +55,12 @@ class TcpRoute final : public Route {
   size_t sent_frames_ = 0;
   int64_t sent_bytes_ = 0;    // of the next one, header included
   int64_t unsent_bytes_ = 0;  // payloads of those not sent whole
+  std::string failures_;      // of the addresses tried
   std::vector<std::byte> probe_;
   int32_t pings_left_ = kProbePings;
+  size_t round_ = 0;         // of the measurement, the next one
+  int64_t round_bytes_ = 0;  // of the one under way
+  std::string address_;      // being tried
   Stopwatch stopwatch_;
   Measurement measurement_;
   std::unique_ptr<ByteStream> stream_;

@@ -30,6 +30,7 @@ struct Slice {
   int64_t offset = 0;  // in the page, bytes
   int64_t bytes = 0;
   const std::byte* src = nullptr;  // borrowed until the slice has completed
+  void* after = nullptr;           // LayerSink: the event behind which src is complete; null: it is
 };
 
 // Of a connection, at attach, through memory that is no page.

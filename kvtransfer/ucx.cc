@@ -1,11 +1,14 @@
 #include "kvtransfer/ucx.h"
 
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 
+#include "base/log.h"
+#include "kvtransfer/ucx_environment.h"
 #include "kvtransfer/ucx_route.h"
 #include "kvtransfer/wire.h"
 
@@ -26,6 +29,11 @@ std::string host_and_version(const UcxLibrary& ucx) {
 }  // namespace
 
 Result<std::unique_ptr<UcxTransport>> UcxTransport::make(const TransportContext& context) {
+  const UcxVariables variables = check_ucx_environment(environ);
+  if (!variables.status.ok()) return variables.status;
+  for (const std::string& name : variables.no_effect) {
+    log_warn("ucx_variable_ignored", {{"name", name}, {"reason", "the worker sets it itself"}});
+  }
   Result<std::unique_ptr<UcxWorker>> worker = UcxWorker::make();
   if (!worker.ok()) return worker.status();
   return std::unique_ptr<UcxTransport>(new UcxTransport(context, std::move(*worker)));

@@ -74,7 +74,7 @@ void CudaForward::capture(const std::function<void(double)>& progress) {
 }
 
 void CudaForward::sample(const StepBatch& batch, std::span<const SampleParams> params, int32_t slot,
-                         bool may_use_graph, const StepInput& step, CudaEvent& begun) {
+                         bool may_use_graph, const StepInput& step, StepBegun& begun) {
   const int32_t bucket = may_use_graph && batch.decode_only() && parts_.graphs != "off"
                              ? bucket_for(buckets_, batch.num_tokens())
                              : 0;
@@ -98,7 +98,7 @@ void CudaForward::sample(const StepBatch& batch, std::span<const SampleParams> p
 }
 
 void CudaForward::hidden_states(const StepBatch& batch, int32_t slot, const StepInput& step,
-                                CudaEvent& begun) {
+                                StepBegun& begun) {
   const StepShape shape{.tokens = batch.num_tokens(),
                         .sequences = static_cast<int32_t>(batch.batch().groups[0].sequences.size()),
                         .logit_rows = static_cast<int32_t>(batch.logit_rows().size())};

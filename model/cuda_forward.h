@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "kernels/cuda/backend_cuda.h"
 #include "kernels/cuda/graph.h"
 #include "kernels/cuda/memory.h"
@@ -22,6 +23,7 @@
 
 namespace baton {
 
+// One step computes while the next is prepared and enqueued; a third would only be enqueued sooner.
 inline constexpr int32_t kStepsInFlight = 2;
 
 // What a CUDA engine is built from; it becomes the owner of all but the pools and the sink.
@@ -36,6 +38,16 @@ struct CudaEngineParts {
   int32_t running_max = 0;
   int32_t context_len = 0;
   std::string graphs;  // on, lazy, off
+};
+
+// Where the GPU begins to compute a step.
+struct StepBegun {
+  CudaEvent event{true};
+  int64_t at_us = 0;  // not before, as Clock counts
+  void record(cudaStream_t stream) {
+    event.record(stream);
+    at_us = SystemClock().now_us();
+  }
 };
 
 class CudaForward {
@@ -53,9 +65,9 @@ class CudaForward {
   // whose staging memory; that slot's last step has ended.
   // `begun` is recorded where the GPU begins to compute.
   void sample(const StepBatch& batch, std::span<const SampleParams> params, int32_t slot,
-              bool may_use_graph, const StepInput& step, CudaEvent& begun);
+              bool may_use_graph, const StepInput& step, StepBegun& begun);
   // Enqueues a step without logits; logits() of its logit_rows [begin, begin + count) may follow.
-  void hidden_states(const StepBatch& batch, int32_t slot, const StepInput& step, CudaEvent& begun);
+  void hidden_states(const StepBatch& batch, int32_t slot, const StepInput& step, StepBegun& begun);
   const float* logits(int32_t begin, int32_t count);
 
   // Device memory, until the next step: float32 [rows_max, vocab], [rows_max].

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,6 +108,9 @@ struct StepOutput {
   std::vector<float> logits;     // of the chunks with all_logits, in order: float32 [tokens, vocab]
   std::vector<ChunkLogprobs> prompt_logprobs;
   int64_t compute_us = 0;
+  // When the last of it ended, as Clock counts; at most some microseconds early. 0: nothing was
+  // computed.
+  int64_t computed_at_us = 0;
   std::string error;  // not empty: the step failed, the worker ends
 };
 
@@ -118,6 +122,14 @@ class LayerSink {
   virtual ~LayerSink() = default;
   // All K and V of this step for `layer` (of the model) are in the pages.
   virtual void layer_written(const StepInput& step, int32_t layer) = 0;
+  // The same before it has happened, from the engine thread: a GPU will have passed
+  // `written[layer]` (a cudaEvent_t) when that layer's K and V are in the pages. The events live as
+  // long as the engine; a later step may record them again, behind this one. False: a sink that
+  // cannot wait for events; layer_written follows.
+  virtual bool layers_enqueued(const StepInput& step, std::span<void* const> written) {
+    (void)step, (void)written;
+    return false;
+  }
 };
 
 // All calls come from one thread, the engine thread. Steps complete in the order of submit().
@@ -169,6 +181,7 @@ struct EngineOptions {
   // memory. 0 = one sequence of the whole context.
   double gpu_memory_utilization = 0;
   bool deterministic = false;      // CUDA: a row's result does not depend on its batch
+  std::string gemm_table;          // CUDA: a file of gemm_table_tool; empty: the shipped one
   bool dummy_weights = false;      // random ones, from a config.json alone; CUDA only
   std::string cuda_graphs = "on";  // on: captured at start; lazy: when first needed; off
   int32_t running_max = 256;       // largest decode batch that gets a CUDA graph

@@ -43,6 +43,7 @@ StepOutput CpuEngine::collect() {
   output.compute_us = std::chrono::duration_cast<std::chrono::microseconds>(
                           std::chrono::steady_clock::now() - start)
                           .count();
+  if (batch_.num_tokens() > 0) output.computed_at_us = clock_.now_us();
   submitted_.reset();
   return output;
 }

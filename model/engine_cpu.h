@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "kernels/backend.h"
 #include "model/engine.h"
 #include "model/forward.h"
@@ -47,6 +48,7 @@ class CpuEngine final : public Engine {
   BatchView view_;
   RowReader reader_;
   std::optional<StepInput> submitted_;
+  SystemClock clock_;
 };
 
 }  // namespace baton

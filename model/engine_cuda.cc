@@ -10,7 +10,9 @@
 namespace baton {
 namespace {
 
-constexpr int32_t kHostRows = 32;  // rows of logits that one step brings to the host at once
+// Rows of logits that one step brings to the host at once: pinned memory of 16 MiB at a vocabulary
+// of 128k. Not a limit of requests: a step with more of them is read in several runs.
+constexpr int32_t kHostRows = 32;
 
 // The GPU samples what needs nothing but the row and the spec.
 bool sampled_on_host(const ChoiceState& choice) {
@@ -62,6 +64,8 @@ void CudaEngine::submit(StepInput input) {
   step.rows.clear();
   step.samples.clear();
   try {
+    // The engine thread is not the one that opened the GPU, and GPU 0 is every thread's first.
+    cuda_check(cudaSetDevice(parts_.backend->device().index), "device of the engine");
     if (broken_.empty()) begin(step);
   } catch (const CudaError& error) {
     broken_ = error.what();
@@ -87,6 +91,7 @@ void CudaEngine::begin(Step& step) {
   const bool pushes = parts_.sink != nullptr && !input.pushes.empty() && batch_.num_tokens() > 0;
   layer_events_.step = pushes ? &step : nullptr;
   step.watched.watch_layers = pushes;
+  step.watched.told_layers = false;
   step.computes = batch_.num_tokens() > 0;
   if (batch_.num_tokens() == 0) {
     tokens_in_flight_.clear();
@@ -98,8 +103,15 @@ void CudaEngine::begin(Step& step) {
     read_logits(step);
   }
   layer_events_.step = nullptr;
+  if (pushes) tell_layers(step);
   step.watched.end.record(stream_);
   watcher_.watch(&step.watched);
+}
+
+void CudaEngine::tell_layers(Step& step) {
+  std::vector<void*> written;
+  for (const CudaEvent& event : step.watched.layers) written.push_back(event.get());
+  step.watched.told_layers = parts_.sink->layers_enqueued(step.input, written);
 }
 
 // A token that the host samples must be there before a step can continue it.
@@ -227,7 +239,14 @@ void CudaEngine::finish(Step& step) {
     step.output.error = broken_;
     return;
   }
-  if (step.computes) step.output.compute_us = compute_us(step);
+  if (step.computes) {
+    step.output.compute_us = compute_us(step);
+    // The GPU's events have no clock that the host could read. It began when the step was enqueued,
+    // or after the step before.
+    computed_at_us_ = std::min(
+        clock_.now_us(), std::max(step.begun.at_us, computed_at_us_) + step.output.compute_us);
+    step.output.computed_at_us = computed_at_us_;
+  }
   const SampleResult* results = results_.as<SampleResult>() + index_of(step) * forward_.rows_max();
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const LogitRow& row = step.rows[i];
@@ -246,7 +265,8 @@ void CudaEngine::finish(Step& step) {
 
 int64_t CudaEngine::compute_us(const Step& step) const {
   float ms = 0;
-  cuda_check(cudaEventElapsedTime(&ms, step.begun.get(), step.computed.get()), "time of a step");
+  cuda_check(cudaEventElapsedTime(&ms, step.begun.event.get(), step.computed.get()),
+             "time of a step");
   return static_cast<int64_t>(ms * 1e3F);
 }
 

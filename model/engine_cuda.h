@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/clock.h"
 #include "model/cuda_forward.h"
 #include "model/engine.h"
 #include "model/row_reader.h"
@@ -40,7 +41,8 @@ class CudaEngine final : public Engine {
     std::vector<int32_t> host_rows;  // [rows] place in host_logits_; -1: sampled on the GPU
     StepOutput output;
     // Around what the GPU computes, the copies at both ends left out.
-    CudaEvent begun{true}, computed{true};
+    StepBegun begun;
+    CudaEvent computed{true};
     bool computes = false;  // there is something
     bool finished = false;  // output is complete
   };
@@ -57,6 +59,7 @@ class CudaEngine final : public Engine {
 
   void begin(Step& step);
   void copy_pages(const StepInput& input);
+  void tell_layers(Step& step);
   void begin_sampling(Step& step);
   void read_logits(Step& step);
   bool choose_host_rows(Step& step);
@@ -82,7 +85,9 @@ class CudaEngine final : public Engine {
   TokensInFlight tokens_in_flight_;         // of the newest step
   std::unordered_set<int32_t> host_slots_;  // of the newest step: sampled on the host
   std::string broken_;                      // a CUDA error is for good
-  StepWatcher watcher_;                     // ends first: it waits for steps_
+  SystemClock clock_;
+  int64_t computed_at_us_ = 0;  // of the last step finished
+  StepWatcher watcher_;         // ends first: it waits for steps_
 };
 
 }  // namespace baton

@@ -15,9 +15,6 @@ using namespace baton;
 
 namespace {
 
-constexpr const char* kFamilies[] = {
-    "llama", "llama3-rope-tied", "llama-yarn", "llama-bias", "qwen2", "qwen3", "mistral-swa"};
-constexpr int32_t kLanes = 4;
 // The CPU engine with every op's result rounded to bfloat16 is 0.012 to 0.029 from these tiny
 // models' references; a GPU rounds at the same places, its sums run in another order.
 constexpr double kErrorMax = 3.5e-2;
@@ -41,38 +38,6 @@ LoadedModel load(const std::string& family, const EngineOptions& options) {
   }
   cuda_check(cudaDeviceSynchronize(), "poison");
   return model;
-}
-
-Chunk make_chunk(const LoadedModel& model, const std::vector<TokenId>& ids, int32_t begin,
-                 int32_t end, int32_t lane = 0, int32_t lanes = kLanes) {
-  return {.seq = static_cast<uint64_t>(lane),
-          .first_pos = begin,
-          .tokens = {ids.begin() + begin, ids.begin() + end},
-          .block_tables = scattered_tables(model, end, begin, lane, lanes),
-          .all_logits = true};
-}
-
-std::vector<float> execute(LoadedModel& model, std::vector<Chunk> chunks) {
-  StepOutput output = model.engine->execute({.chunks = std::move(chunks)});
-  REQUIRE(output.error == "");
-  return std::move(output.logits);
-}
-
-std::vector<float> prefill(LoadedModel& model, const std::vector<TokenId>& ids,
-                           int32_t chunk_tokens, int32_t lane = 0, int32_t lanes = kLanes) {
-  std::vector<float> logits;
-  const auto end = static_cast<int32_t>(ids.size());
-  for (int32_t at = 0; at < end; at += chunk_tokens) {
-    const std::vector<float> part =
-        execute(model, {make_chunk(model, ids, at, std::min(end, at + chunk_tokens), lane, lanes)});
-    logits.insert(logits.end(), part.begin(), part.end());
-  }
-  return logits;
-}
-
-std::vector<float> rows(const std::vector<float>& logits, int32_t vocab, int32_t begin,
-                        int32_t end) {
-  return {logits.begin() + begin * vocab, logits.begin() + end * vocab};
 }
 
 std::vector<TokenId> with_continuation(const GoldenReference& reference) {
@@ -114,8 +79,8 @@ std::vector<TokenId> generate(LoadedModel& model, const GoldenReference& referen
     model.engine->submit({.chunks = {{.seq = static_cast<uint64_t>(lane),
                                       .first_pos = prompt + i,
                                       .use_last = true,
-                                      .block_tables = scattered_tables(model, prompt + i + 1,
-                                                                       prompt + i, lane, kLanes),
+                                      .block_tables = scattered_tables(
+                                          model, prompt + i + 1, prompt + i, lane, kGoldenLanes),
                                       .sample_slots = {lane}}}});
     ++in_flight;
   }
@@ -128,7 +93,7 @@ std::vector<TokenId> generate(LoadedModel& model, const GoldenReference& referen
 
 TEST_CASE("logits are the reference's within bfloat16, whole and in chunks, pages of 16 and 64") {
   if (no_gpu()) return;
-  for (const char* family : kFamilies) {
+  for (const char* family : kGoldenFamilies) {
     const GoldenReference reference = read_golden_reference(family);
     for (const int32_t page_tokens : {16, 64}) {
       LoadedModel model = load(family, cuda_options(page_tokens, "off"));
@@ -148,7 +113,7 @@ TEST_CASE("logits are the reference's within bfloat16, whole and in chunks, page
 TEST_CASE(
     "teacher-forced through graphs, the likeliest token is the reference's at clear margins") {
   if (no_gpu()) return;
-  for (const char* family : kFamilies) {
+  for (const char* family : kGoldenFamilies) {
     CAPTURE(family);
     const GoldenReference reference = read_golden_reference(family);
     LoadedModel model = load(family, cuda_options(64));
@@ -175,7 +140,7 @@ TEST_CASE(
 
 TEST_CASE("mixed batches and prompts that go on from shared pages stay within bfloat16") {
   if (no_gpu()) return;
-  for (const char* family : kFamilies) {
+  for (const char* family : kGoldenFamilies) {
     CAPTURE(family);
     const GoldenReference reference = read_golden_reference(family);
     const std::vector<TokenId>& ids = reference.input_ids;
@@ -196,7 +161,7 @@ TEST_CASE("mixed batches and prompts that go on from shared pages stay within bf
     // Lane 2's first 64 tokens are a prefix hit for another sequence, which goes on in lane 1.
     Chunk hit = make_chunk(model, ids, 64, 100, 1);
     for (size_t g = 0; g < hit.block_tables.size(); ++g) {
-      const std::vector<int32_t> shared = scattered_tables(model, 64, 0, 2, kLanes)[g];
+      const std::vector<int32_t> shared = scattered_tables(model, 64, 0, 2, kGoldenLanes)[g];
       std::copy(shared.begin(), shared.end(), hit.block_tables[g].begin());
     }
     CHECK(relative_l2(execute(model, {hit}), rows(reference.logits, vocab, 64, 100)) < kErrorMax);
@@ -270,7 +235,7 @@ TEST_CASE("a choice that ends in a step is dropped from the one that was in flig
         {.seq = static_cast<uint64_t>(lane),
          .first_pos = prompt,
          .use_last = true,
-         .block_tables = scattered_tables(model, prompt + 1, prompt, lane, kLanes),
+         .block_tables = scattered_tables(model, prompt + 1, prompt, lane, kGoldenLanes),
          .sample_slots = {lane}});
   }
   model.engine->submit(std::move(first));

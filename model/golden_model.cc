@@ -1,8 +1,10 @@
 #include "model/golden_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/check.h"
 #include "model/safetensors.h"
@@ -68,6 +70,38 @@ std::vector<std::vector<int32_t>> scattered_tables(const LoadedModel& model, int
     }
   }
   return tables;
+}
+
+Chunk make_chunk(const LoadedModel& model, const std::vector<TokenId>& ids, int32_t begin,
+                 int32_t end, int32_t lane, int32_t lanes) {
+  return {.seq = static_cast<uint64_t>(lane),
+          .first_pos = begin,
+          .tokens = {ids.begin() + begin, ids.begin() + end},
+          .block_tables = scattered_tables(model, end, begin, lane, lanes),
+          .all_logits = true};
+}
+
+std::vector<float> execute(LoadedModel& model, std::vector<Chunk> chunks) {
+  StepOutput output = model.engine->execute({.chunks = std::move(chunks)});
+  CHECK(output.error.empty()) << output.error;
+  return std::move(output.logits);
+}
+
+std::vector<float> prefill(LoadedModel& model, const std::vector<TokenId>& ids,
+                           int32_t chunk_tokens, int32_t lane, int32_t lanes) {
+  std::vector<float> logits;
+  const auto end = static_cast<int32_t>(ids.size());
+  for (int32_t at = 0; at < end; at += chunk_tokens) {
+    const std::vector<float> part =
+        execute(model, {make_chunk(model, ids, at, std::min(end, at + chunk_tokens), lane, lanes)});
+    logits.insert(logits.end(), part.begin(), part.end());
+  }
+  return logits;
+}
+
+std::vector<float> rows(const std::vector<float>& logits, int32_t vocab, int32_t begin,
+                        int32_t end) {
+  return {logits.begin() + begin * vocab, logits.begin() + end * vocab};
 }
 
 double relative_l2(const std::vector<float>& a, const std::vector<float>& b) {

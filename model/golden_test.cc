@@ -12,51 +12,14 @@ using namespace baton;
 
 namespace {
 
-constexpr const char* kFamilies[] = {
-    "llama", "llama3-rope-tied", "llama-yarn", "llama-bias", "qwen2", "qwen3", "mistral-swa"};
-constexpr int32_t kLanes = 4;
-
-Chunk make_chunk(const LoadedModel& model, const std::vector<TokenId>& ids, int32_t begin,
-                 int32_t end, int32_t lane = 0) {
-  return {.seq = static_cast<uint64_t>(lane),
-          .first_pos = begin,
-          .tokens = {ids.begin() + begin, ids.begin() + end},
-          .block_tables = scattered_tables(model, end, begin, lane, kLanes),
-          .all_logits = true};
-}
-
-std::vector<float> execute(LoadedModel& model, std::vector<Chunk> chunks) {
-  StepOutput output = model.engine->execute({.chunks = std::move(chunks)});
-  REQUIRE(output.error == "");
-  return std::move(output.logits);
-}
-
-// Logits of all ids, fed in chunks of `chunk_tokens`.
-std::vector<float> prefill(LoadedModel& model, const std::vector<TokenId>& ids,
-                           int32_t chunk_tokens, int32_t lane = 0) {
-  std::vector<float> logits;
-  const auto end = static_cast<int32_t>(ids.size());
-  for (int32_t at = 0; at < end; at += chunk_tokens) {
-    const std::vector<float> part =
-        execute(model, {make_chunk(model, ids, at, std::min(end, at + chunk_tokens), lane)});
-    logits.insert(logits.end(), part.begin(), part.end());
-  }
-  return logits;
-}
-
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-std::vector<float> rows(const std::vector<float>& logits, int32_t vocab, int32_t begin,
-                        int32_t end) {
-  return {logits.begin() + begin * vocab, logits.begin() + end * vocab};
 }
 
 }  // namespace
 
 TEST_CASE("logits equal the reference, whole and in chunks, in pages of 16 and 64") {
-  for (const char* family : kFamilies) {
+  for (const char* family : kGoldenFamilies) {
     const GoldenReference reference = read_golden_reference(family);
     std::vector<float> whole;
     for (const int32_t page_tokens : {16, 64}) {
@@ -75,7 +38,7 @@ TEST_CASE("logits equal the reference, whole and in chunks, in pages of 16 and 6
 }
 
 TEST_CASE("prefill(n) equals prefill(n-1) and a decode step, bit for bit") {
-  for (const char* family : kFamilies) {
+  for (const char* family : kGoldenFamilies) {
     CAPTURE(family);
     const GoldenReference reference = read_golden_reference(family);
     LoadedModel model = load_golden(family, golden_options(16));
@@ -94,7 +57,7 @@ TEST_CASE("prefill(n) equals prefill(n-1) and a decode step, bit for bit") {
 }
 
 TEST_CASE("teacher-forced, the likeliest token is the reference's wherever its margin is clear") {
-  for (const char* family : kFamilies) {
+  for (const char* family : kGoldenFamilies) {
     const GoldenReference reference = read_golden_reference(family);
     LoadedModel model = load_golden(family, golden_options(16));
     const int32_t vocab = model.facts.vocab_size;
@@ -116,7 +79,7 @@ TEST_CASE("teacher-forced, the likeliest token is the reference's wherever its m
 }
 
 TEST_CASE("sequences in one batch equal each alone, bit for bit") {
-  for (const char* family : kFamilies) {
+  for (const char* family : kGoldenFamilies) {
     CAPTURE(family);
     const GoldenReference reference = read_golden_reference(family);
     const std::vector<TokenId>& ids = reference.input_ids;

@@ -108,8 +108,8 @@ LoadedModel load_cuda_model(const std::string& path, const EngineOptions& option
   const int32_t index = parse_device(options.device);
   ModelSource source = options.dummy_weights ? open_dummy_model(path) : open_model(path);
   check_supported(source.config, options);
-  std::unique_ptr<CudaBackend> backend =
-      make_cuda_backend(index, {.deterministic = options.deterministic});
+  std::unique_ptr<CudaBackend> backend = make_cuda_backend(
+      index, {.deterministic = options.deterministic, .gemm_table = options.gemm_table});
   const int32_t context_len = context_len_of(source.config, options);
   try {
     Weights weights = load_timed(source, *backend, progress);

@@ -1,5 +1,5 @@
-// Where a model comes from: its config and its tensors as they lie in files, or made up. What
-// load_model and its CUDA half share.
+// Where a model comes from: its config and its tensors as they lie in files, or made up. What both
+// halves of load_model share.
 #pragma once
 
 #include <string>
@@ -29,6 +29,9 @@ ModelFacts make_facts(const ModelConfig& config, const TensorStore& store, const
 int64_t weight_bytes(const TensorStore& store);
 int32_t context_len_of(const ModelConfig& config, const EngineOptions& options);
 
+// load_model for options.device "cpu".
+LoadedModel load_cpu_model(const std::string& path, const EngineOptions& options, LayerSink* sink,
+                           const std::function<void(double)>& progress);
 // load_model for options.device "cuda" or "cuda:N". In a build without CUDA: a ConfigError.
 LoadedModel load_cuda_model(const std::string& path, const EngineOptions& options, LayerSink* sink,
                             const std::function<void(double)>& progress);

@@ -70,9 +70,9 @@ void StepWatcher::run() {
 
 void StepWatcher::follow(WatchedStep& step) {
   const auto tell = [&](int32_t layer) {
-    if (sink_ != nullptr) sink_->layer_written(*step.input, layer);
+    if (sink_ != nullptr && !step.told_layers) sink_->layer_written(*step.input, layer);
   };
-  if (step.watch_layers) {
+  if (step.watch_layers && !step.told_layers) {
     for (int32_t layer = 0; layer < num_layers_; ++layer) {
       step.layers[static_cast<size_t>(layer)].synchronize();
       tell(layer);

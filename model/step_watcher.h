@@ -22,6 +22,7 @@ struct WatchedStep {
   // Recorded behind each layer's KV write; [num_layers], or empty: all are told at the end.
   std::vector<CudaEvent> layers;
   bool watch_layers = false;
+  bool told_layers = false;  // the sink has been told by layers_enqueued
   CudaEvent end = CudaEvent::sleeping();
   // Set by the watcher.
   std::string error;  // empty: the step was computed

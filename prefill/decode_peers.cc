@@ -31,12 +31,18 @@ void PushSide::on_mover_link(const MoverEvent& event) {
     case MoverEvent::Kind::kAttached:
       if (peer.link != event.link) break;
       peer.attached = true;
+      peer.transport = event.transport;
+      peer.gbps = event.gbps;
+      peer.latency_us = event.latency_us;
+      tell_peers();
       peer.wanted_since_us = 0;
       outbox_.send(event.link, Attach{.transport = event.transport, .reply = true});
       break;
     case MoverEvent::Kind::kAttachFailed:
       if (peer.link != event.link) break;
       peer.attached = false;
+      if (watch_ != nullptr) watch_->attach_failed();
+      tell_peers();
       peer.attach_failed = true;  // until the next link: a fresh connection brings a fresh offer
       peer.error = event.error;
       outbox_.close(event.link, "no transport: " + event.error);
@@ -68,6 +74,7 @@ void PushSide::on_link_down(LinkId link) {
     peer.link = 0;
     peer.attached = false;
     peer.wanted_since_us = 0;
+    tell_peers();
   }
   const bool was_attached =
       std::find(peer.detaching.begin(), peer.detaching.end(), link) != peer.detaching.end();
@@ -81,6 +88,21 @@ void PushSide::on_link_down(LinkId link) {
     lost_decode(*find(id));
   }
   pump();
+}
+
+void PushSide::tell_peers() const {
+  if (watch_ == nullptr) return;
+  std::vector<AttachedPeer> attached;
+  for (const auto& [name, peer] : peers_) {
+    if (peer.attached) attached.push_back({name, peer.transport, peer.gbps, peer.latency_us});
+  }
+  watch_->peers_changed(attached);
+}
+
+std::string PushSide::transport_of(LinkId link) const {
+  const auto name = peer_of_link_.find(link);
+  const auto peer = name == peer_of_link_.end() ? peers_.end() : peers_.find(name->second);
+  return peer == peers_.end() ? "" : peer->second.transport;
 }
 
 void PushSide::forget_peers() {
@@ -111,6 +133,7 @@ void PushSide::lost_decode(Handoff& handoff) {
     case State::kPrefilling:
     case State::kTransferring:
       routers_.send(id.id, failed(id, "lost the decode worker"));
+      if (watch_ != nullptr) watch_->handoff_failed();
       stop(handoff);
       break;
     case State::kCommitted:  // D has it or has told the router; either way nothing of ours is left

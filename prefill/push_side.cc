@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace baton {
 
 namespace {
@@ -15,7 +17,8 @@ bool all_finished(const std::vector<TokenEvent>& first_tokens) {
 
 PushSide::PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, int32_t priority_tokens,
                    const KvLayout& layout, Scheduler& scheduler, const PrefixCache& prefix_cache,
-                   PageMover& mover, Outbox& outbox, RouterLinks& routers, const Clock& clock)
+                   PageMover& mover, Outbox& outbox, RouterLinks& routers, const Clock& clock,
+                   HandoffWatch* watch)
     : config_(config),
       attach_timeout_us_(attach_timeout_ms * 1000),
       layout_(layout),
@@ -25,6 +28,7 @@ PushSide::PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, int32
       outbox_(outbox),
       routers_(routers),
       clock_(clock),
+      watch_(watch),
       fair_order_(priority_tokens) {}
 
 // ---- from the router ----
@@ -105,7 +109,7 @@ void PushSide::on_started(const PromptStarted& started) {
   pump();
 }
 
-void PushSide::on_prompt_done(PromptDone done) {
+void PushSide::on_prompt_done(PromptDone done, int64_t computed_at_us) {
   const auto it = sequences_.find(done.seq);
   if (it == sequences_.end()) return;
   Handoff& handoff = *find(it->second);
@@ -116,6 +120,8 @@ void PushSide::on_prompt_done(PromptDone done) {
   handoff.pages = std::move(done.pages);
   handoff.first_tokens = std::move(done.first_tokens);
   enter(handoff, State::kTransferring);
+  handoff.told_at_us = handoff.since_us;
+  handoff.computed_at_us = computed_at_us > 0 ? computed_at_us : handoff.told_at_us;
   if (all_finished(handoff.first_tokens)) {
     stop(handoff);  // nothing is left to decode: D gets DRAINED instead of COMMIT
   } else {
@@ -135,7 +141,13 @@ void PushSide::commit(Handoff& handoff, const std::optional<PagesDigest>& digest
   commit.first_tokens = handoff.first_tokens;
   handoff.pages.clear();
   transfers_.erase(handoff.transfer);
+  if (watch_ != nullptr) {
+    watch_->handoff_pushed({.transport = transport_of(handoff.link),
+                            .bytes = handoff.push_bytes,
+                            .tail_s = seconds_since(handoff.since_us)});
+  }
   enter(handoff, State::kCommitted);
+  handoff.committed_at_us = handoff.since_us;
   outbox_.send(handoff.link, std::move(commit));
 }
 
@@ -143,8 +155,24 @@ void PushSide::on_ack(LinkId link, const Ack& ack) {
   Handoff* handoff = by_grant(link, ack.slot_gen);
   if (handoff == nullptr || handoff->state != State::kCommitted) return;
   const AttemptId id = handoff->id;
-  if (!ack.accepted) routers_.send(id.id, failed(id, "the decode worker had given up its grant"));
+  if (ack.accepted) {
+    tell_landed(*handoff);
+  } else {
+    routers_.send(id.id, failed(id, "the decode worker had given up its grant"));
+  }
   erase(id);
+}
+
+// Exposed: what the handoff has added, from the prompt's last kernel to D's answer to COMMIT, its
+// way back included.
+void PushSide::tell_landed(const Handoff& handoff) const {
+  const int64_t now_us = clock_.now_us();
+  if (watch_ != nullptr) watch_->handoff_landed(seconds_since(handoff.computed_at_us));
+  log_debug("handoff_landed", {{"tokens", handoff.prefill.tokens.size()},
+                               {"exposed_us", now_us - handoff.computed_at_us},
+                               {"step_end_us", handoff.told_at_us - handoff.computed_at_us},
+                               {"copies_us", handoff.committed_at_us - handoff.told_at_us},
+                               {"commit_us", now_us - handoff.committed_at_us}});
 }
 
 void PushSide::on_release(LinkId link, const Release& release) {
@@ -211,6 +239,7 @@ void PushSide::on_mover(const MoverEvent& event) {
   }
   if (handoff->state !=
       State::kDraining) {  // kFailed: the copies have ended, the computing may go on
+    if (watch_ != nullptr) watch_->handoff_failed();
     routers_.send(handoff->id.id, failed(handoff->id, "the handoff failed: " + event.error));
     if (handoff->seq != 0) {
       handoff->pages = scheduler_.cancel(handoff->seq);

@@ -22,6 +22,7 @@
 #include "base/messages.h"
 #include "config/config.h"
 #include "kvtransfer/page_mover.h"
+#include "prefill/handoff_watch.h"
 #include "scheduler/fair_order.h"
 #include "scheduler/scheduler.h"
 #include "worker/handoff_view.h"
@@ -38,7 +39,8 @@ class PushSide {
  public:
   PushSide(const PrefillConfig& config, int64_t attach_timeout_ms, int32_t priority_tokens,
            const KvLayout& layout, Scheduler& scheduler, const PrefixCache& prefix_cache,
-           PageMover& mover, Outbox& outbox, RouterLinks& routers, const Clock& clock);
+           PageMover& mover, Outbox& outbox, RouterLinks& routers, const Clock& clock,
+           HandoffWatch* watch = nullptr);  // null: nobody counts
 
   // From the router.
   void on_prefill(Prefill prefill);
@@ -56,7 +58,8 @@ class PushSide {
 
   // From our own scheduler and mover.
   void on_started(const PromptStarted& started);
-  void on_prompt_done(PromptDone done);
+  // `computed_at_us`: StepOutput's.
+  void on_prompt_done(PromptDone done, int64_t computed_at_us = 0);
   void on_ended(SeqId seq);
   void on_mover(const MoverEvent& event);
   void on_timer();
@@ -92,8 +95,11 @@ class PushSide {
     uint64_t slot_gen = 0;
     TransferId transfer = 0;  // != 0 from granted on
     SeqId seq = 0;
-    int64_t since_us = 0;  // when this state began
-    GroupPages pages;      // ours, held until the last copy has ended
+    int64_t since_us = 0;    // when this state began
+    int64_t push_bytes = 0;  // of the pages granted
+    // Where its time went after the last of it was computed: the loop knew, COMMIT left.
+    int64_t computed_at_us = 0, told_at_us = 0, committed_at_us = 0;
+    GroupPages pages;  // ours, held until the last copy has ended
     std::vector<TokenEvent> first_tokens;
   };
 
@@ -102,6 +108,8 @@ class PushSide {
     bool attached = false;
     bool attach_failed = false;
     std::string error;
+    std::string transport;  // while attached
+    double gbps = 0, latency_us = 0;
     int64_t wanted_since_us = 0;  // without a usable link; 0 = it has one, or nobody has asked
     int64_t used_us = 0;          // a handoff named it
     std::vector<LinkId>
@@ -128,9 +136,15 @@ class PushSide {
   void stop(Handoff& handoff);     // gives back what is held, at once or by way of draining
   void drained(Handoff& handoff);  // the last copy has ended: DRAINED to D, pages home
   void commit(Handoff& handoff, const std::optional<PagesDigest>& digest);
+  void tell_landed(const Handoff& handoff) const;
   void erase(const AttemptId& id);
   void on_mover_link(const MoverEvent& event);
   void lost_decode(Handoff& handoff);
+  void tell_peers() const;
+  std::string transport_of(LinkId link) const;
+  double seconds_since(int64_t us) const {
+    return static_cast<double>(clock_.now_us() - us) * 1e-6;
+  }
   void maybe_drained_all(DecodePeer& peer);
   void forget_peers();  // those that no handoff has named for long: addresses change
   template <typename Predicate>
@@ -152,6 +166,7 @@ class PushSide {
   Outbox& outbox_;
   RouterLinks& routers_;
   const Clock& clock_;
+  HandoffWatch* const watch_;
 
   std::map<AttemptId, Handoff> handoffs_;
   FairOrder fair_order_;

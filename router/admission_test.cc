@@ -38,8 +38,8 @@ TEST_CASE(
   CHECK(refused.status.code() == Code::kResourceExhausted);
   CHECK(refused.status.message().find("route.ttft_max_ms") != std::string::npos);
   CHECK(refused.retry_after_s == 1);
-  CHECK(rig.metric(
-            "baton_requests_rejected_total{engine=\"0\",model_name=\"m\",reason=\"ttft\"}") == 1);
+  CHECK(rig.metric("baton_requests_rejected_total{engine=\"0\",model_name=\"m\",reason=\"ttft\"") ==
+        1);
 
   rig.dispatcher.on_message(kP, p_status(9000));
   CHECK(admit(rig, 500).retry_after_s == 8);  // 9.0 s, of which 1.5 s are allowed
@@ -127,7 +127,7 @@ TEST_CASE("a full queue is refused with the time in which it has room again") {
         10);  // 40 s of work, a quarter of it for one place
   CHECK(rig.dispatcher.admit(2).retry_after_s == 20);
   CHECK(rig.metric("baton_requests_rejected_total{engine=\"0\",model_name=\"m\",reason=\"queue_full"
-                   "\"}") == 3);
+                   "\"") == 3);
 }
 
 TEST_CASE("the error of the prediction is measured") {

@@ -1,27 +1,30 @@
 #include "router/api.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "base/build_info.h"
 #include "base/metrics.h"
-#include "router/json_fields.h"
+#include "router/http_rules.h"
 #include "router/openai_error.h"
-#include "router/openai_messages.h"
+#include "router/placement_view.h"
+#include "router/text_api.h"
 
 namespace baton {
 namespace {
 
-constexpr const char* kModelPrefix = "/v1/models/";
+constexpr const char* kModelPath = "/v1/models/{model}";
+constexpr const char* kShortModelPath = "/models/{model}";
 
-// In time that depends on the lengths alone.
-bool equal_keys(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+// The path as the table of routes writes it.
+std::string pattern_of(const std::string& path) {
+  for (const std::string pattern : {kModelPath, kShortModelPath}) {
+    const std::string before = pattern.substr(0, pattern.find('{'));
+    if (path.size() > before.size() && path.starts_with(before)) return pattern;
   }
-  return difference == 0;
+  return path;
 }
 
 // Passes an answer on and counts its status.
@@ -54,70 +57,79 @@ HttpResponse json_response(const Json& body) {
 
 }  // namespace
 
-Api::Api(const ApiParts& parts, const HttpConfig& config, std::string model_name,
-         std::vector<std::string> api_keys)
+std::span<const Api::Route> Api::route_table() {
+  static constexpr Route kRoutes[] = {
+      {"/v1/chat/completions", "POST", &Api::chat_completions, true},
+      {"/v1/completions", "POST", &Api::completions, true},
+      {"/v1/chat/completions/render", "POST", &Api::render_chat, true},
+      {"/v1/completions/render", "POST", &Api::render_completion, true},
+      {"/v1/models", "GET", &Api::models, true},
+      {kModelPath, "GET", &Api::one_model, true},
+      {"/v1/embeddings", "POST", &Api::not_supported, true},
+      {"/v1/responses", "POST", &Api::not_supported, true},
+      // For clients whose base address lacks the "/v1".
+      {"/chat/completions", "POST", &Api::chat_completions, true},
+      {"/completions", "POST", &Api::completions, true},
+      {"/models", "GET", &Api::models, true},
+      {kShortModelPath, "GET", &Api::one_model, true},
+      {"/tokenize", "POST", &Api::tokenize, true},
+      {"/detokenize", "POST", &Api::detokenize, true},
+      {"/tokenizer_info", "GET", &Api::tokenizer_info, true},
+      {"/debug/placement", "GET", &Api::debug_placement, true},
+      {"/health", "GET", &Api::health},
+      {"/readyz", "GET", &Api::health},
+      {"/ping", "GET", &Api::health},
+      {"/ping", "POST", &Api::health},
+      {"/livez", "GET", &Api::live},
+      {"/metrics", "GET", &Api::metrics},
+      {"/version", "GET", &Api::version},
+  };
+  return kRoutes;
+}
+
+std::vector<std::pair<std::string, std::string>> Api::routes() {
+  std::vector<std::pair<std::string, std::string>> routes;
+  for (const Route& route : route_table()) routes.emplace_back(route.method, route.path);
+  return routes;
+}
+
+Api::Api(const ApiParts& parts, const HttpConfig& config, std::string model_name)
     : parts_(parts),
       config_(config),
-      api_keys_(std::move(api_keys)),
+      api_keys_(config.api_keys_file),
       facts_{.name = std::move(model_name), .created_s = unix_time_s()},
       random_((static_cast<uint64_t>(std::random_device()()) << 32) ^ std::random_device()()) {
+  static constexpr Route kStatic{"", "GET", &Api::static_file};
   facts_.vocab_size = parts.model.tokenizer->vocab_size();
-  add_routes();
-}
-
-void Api::add_routes() {
-  const auto add = [this](const char* path, const char* method,
-                          void (Api::*handler)(HttpRequest, std::shared_ptr<HttpReply>),
-                          bool needs_key = false) {
-    routes_.emplace(path, Route{method, handler, needs_key});
-  };
-  for (const char* prefix : {"/v1", ""}) {
-    const std::string base = prefix;
-    add((base + "/chat/completions").c_str(), "POST", &Api::chat_completions, true);
-    add((base + "/completions").c_str(), "POST", &Api::completions, true);
-    add((base + "/models").c_str(), "GET", &Api::models, true);
-  }
-  add("/tokenize", "POST", &Api::tokenize, true);
-  add("/detokenize", "POST", &Api::detokenize, true);
-  add("/health", "GET", &Api::health);
-  add("/readyz", "GET", &Api::health);
-  add("/ping", "GET", &Api::health);
-  add("/ping", "POST", &Api::health);
-  add("/livez", "GET", &Api::live);
-  add("/metrics", "GET", &Api::metrics);
-  add("/version", "GET", &Api::version);
-}
-
-bool Api::authorized(const HttpRequest& request) const {
-  bool known = api_keys_.empty();
-  for (const std::string& key : api_keys_) known |= equal_keys(key, request.credential);
-  return known;
+  for (const Route& route : route_table()) routes_.emplace(route.path, &route);
+  for (const std::string& path : static_files_.paths()) routes_.emplace(path, &kStatic);
 }
 
 Api::Match Api::match(const HttpRequest& head) const {
-  const bool one_model = head.path.starts_with(kModelPrefix);
-  const auto [begin, end] = routes_.equal_range(one_model ? "/v1/models" : head.path);
+  const auto [begin, end] = routes_.equal_range(pattern_of(head.path));
   if (begin == end) {
     return {.label = "other",
             .refusal = error_response(404, "no such path: " + head.path.substr(0, 200))};
   }
   Match match{.label = begin->first};
-  const auto found = std::find_if(begin, end, [&](const auto& entry) {
-    const bool is_head = head.method == "HEAD" && entry.second.method == "GET";
-    return is_head || entry.second.method == head.method;
-  });
-  if (found == end) {
-    match.refusal =
-        error_response(405, head.path + " takes " + begin->second.method + ", got " + head.method);
-    match.refusal->headers.emplace_back("Allow", begin->second.method);
-  } else if (found->second.needs_key && !authorized(head)) {
+  std::string allowed;
+  for (auto it = begin; it != end; ++it) {
+    const std::string method = it->second->method;
+    if (method == head.method || (head.method == "HEAD" && method == "GET")) {
+      match.route = it->second;
+    }
+    allowed += (allowed.empty() ? "" : ", ") + method + (method == "GET" ? ", HEAD" : "");
+  }
+  if (match.route == nullptr) {
+    match.refusal = error_response(
+        405, head.path.substr(0, 200) + " takes " + allowed + ", got " + head.method.substr(0, 20));
+    match.refusal->headers.emplace_back("Allow", allowed + ", OPTIONS");
+  } else if (match.route->needs_key && !api_keys_.accept(head.credential)) {
     match.refusal = error_response(
         Status(Code::kUnauthenticated,
                std::string(head.credential.empty() ? "no API key came with the request"
                                                    : "this API key is not known here") +
                    ", want \"Authorization: Bearer <key>\""));
-  } else {
-    match.route = &found->second;
   }
   return match;
 }
@@ -158,8 +170,9 @@ void Api::completions(HttpRequest request, std::shared_ptr<HttpReply> reply) {
 }
 
 Status Api::check_body(const HttpRequest& request) const {
-  const std::string type = request.content_type.substr(0, request.content_type.find(';'));
-  if (type.empty() || type == "application/json") return {};
+  std::string type = request.content_type.substr(0, request.content_type.find(';'));
+  while (type.ends_with(' ')) type.pop_back();
+  if (type.empty() || strcasecmp(type.c_str(), "application/json") == 0) return {};
   return invalid_argument("content-type: got " + type.substr(0, 100) + ", want application/json");
 }
 
@@ -177,19 +190,23 @@ void Api::generate(ApiKind kind, HttpRequest request, std::shared_ptr<HttpReply>
   const Admission room = parts_.dispatcher.admit(1);
   if (!room.status.ok()) return reply->send(error_response(room.status, room.retry_after_s));
 
-  RequestOrigin origin{.id = request.request_id.empty() ? random_id() : request.request_id,
+  RequestOrigin origin{.id = request.request_id,
+                       .traceparent = request.traceparent,
+                       .logged = config_.log_requests,
                        .model_name = facts_.name,
                        .context_len = facts_.context_len,
                        .seed = random_(),
                        .received_us = parts_.clock.now_us()};
   const bool queued = parts_.text_workers.submit([this, kind, facts = facts_,
+                                                  id_sent = request.request_id_sent,
                                                   body = std::move(request.body), origin, reply] {
     Result<Json> json = parse_json_object(body, config_.json_depth_max);
     const auto read = kind == ApiKind::kChat ? read_chat_request : read_completion_request;
     Result<ApiRequest> api =
         json.ok() ? read(*json, parts_.model, facts, config_) : Result<ApiRequest>(json.status());
-    parts_.post([this, origin, reply, api = std::move(api)]() mutable {
+    parts_.post([this, origin, id_sent, reply, api = std::move(api)]() mutable {
       if (!api.ok()) return reply->send(error_response(api.status()));
+      if (!id_sent && !api->request_id.empty()) origin.id = api->request_id;
       std::make_shared<ClientRequest>(RequestContext{parts_.dispatcher, parts_.placement,
                                                      parts_.metrics, parts_.model, parts_.clock},
                                       std::move(*api), std::move(origin), reply)
@@ -231,14 +248,23 @@ Json Api::model_json() const {
           {"max_model_len", facts_.context_len}};
 }
 
-void Api::models(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  if (!request.path.starts_with(kModelPrefix)) {
-    return reply->send(json_response({{"object", "list"}, {"data", {model_json()}}}));
-  }
-  const std::string name = request.path.substr(std::string(kModelPrefix).size());
+void Api::models(HttpRequest, std::shared_ptr<HttpReply> reply) {
+  reply->send(json_response({{"object", "list"}, {"data", {model_json()}}}));
+}
+
+void Api::one_model(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  const size_t begin = pattern_of(request.path).find('{');
+  const std::string name = percent_decoded(request.path.substr(begin));
   if (name == facts_.name) return reply->send(json_response(model_json()));
   reply->send(error_response(Status(Code::kNotFound, "model: got \"" + name.substr(0, 100) +
                                                          "\", want \"" + facts_.name + "\"")));
+}
+
+void Api::not_supported(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  reply->send(error_response(
+      404, request.path +
+               " is not supported yet, want /v1/chat/completions or /v1/completions: this server "
+               "generates text"));
 }
 
 void Api::health(HttpRequest, std::shared_ptr<HttpReply> reply) {
@@ -261,50 +287,40 @@ void Api::version(HttpRequest, std::shared_ptr<HttpReply> reply) {
   reply->send(json_response({{"version", build_info().version}, {"commit", build_info().commit}}));
 }
 
+void Api::debug_placement(HttpRequest, std::shared_ptr<HttpReply> reply) {
+  reply->send(
+      {.body = placement_json(parts_.placement, parts_.discovery(), parts_.clock.now_us())});
+}
+
 void Api::tokenize(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   answer_by_text(std::move(request), std::move(reply), [this, facts = facts_](const Json& body) {
-    FieldReader fields(body);
-    EncodeOptions options;
-    std::string text;
-    bool with_names = false;
-    fields.text("content", text);  // other servers' name of it
-    fields.text("prompt", text);
-    fields.boolean("add_special_tokens", options.add_special_tokens);
-    fields.boolean("return_token_strs", with_names);
-    if (!fields.status().ok()) return error_response(fields.status());
-    const auto ids = body.contains("messages") ? encode_messages(body, parts_.model)
-                                               : parts_.model.tokenizer->encode(text, options);
-    if (!ids.ok()) return error_response(ids.status());
-    Json names;
-    if (with_names) {
-      names = Json::array();
-      for (const TokenId id : *ids) names.push_back(parts_.model.tokenizer->token_name(id));
-    }
-    return json_response({{"count", ids->size()},
-                          {"max_model_len", facts.context_len},
-                          {"tokens", *ids},
-                          {"token_strs", names}});
+    return baton::tokenize(body, parts_.model, facts, config_);
   });
 }
 
 void Api::detokenize(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  answer_by_text(std::move(request), std::move(reply), [this](const Json& body) {
-    FieldReader fields(body);
-    std::vector<TokenId> ids;
-    fields.token_ids("tokens", ids, parts_.model.tokenizer->vocab_size());
-    if (fields.find("tokens") == nullptr)
-      fields.complain("tokens", "nothing", "a list of token ids");
-    if (!fields.status().ok()) return error_response(fields.status());
-    const std::string text = decode(*parts_.model.tokenizer, ids, false);
-    return json_response({{"prompt", text}, {"content", text}});
+  answer_by_text(std::move(request), std::move(reply),
+                 [this](const Json& body) { return baton::detokenize(body, parts_.model); });
+}
+
+void Api::tokenizer_info(HttpRequest, std::shared_ptr<HttpReply> reply) {
+  reply->send(baton::tokenizer_info(parts_.model, facts_));
+}
+
+void Api::render_chat(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  answer_by_text(std::move(request), std::move(reply), [this, facts = facts_](const Json& body) {
+    return render(ApiKind::kChat, body, parts_.model, facts, config_);
   });
 }
 
-std::string Api::random_id() {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string id;
-  for (int i = 0; i < 24; ++i) id += kHex[random_() & 15];
-  return id;
+void Api::render_completion(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  answer_by_text(std::move(request), std::move(reply), [this, facts = facts_](const Json& body) {
+    return render(ApiKind::kCompletion, body, parts_.model, facts, config_);
+  });
+}
+
+void Api::static_file(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  reply->send(static_files_.answer(request));
 }
 
 }  // namespace baton

@@ -7,17 +7,22 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "config/config.h"
+#include "router/api_keys.h"
 #include "router/dispatcher.h"
 #include "router/http_types.h"
 #include "router/metrics.h"
 #include "router/openai_request.h"
 #include "router/request.h"
+#include "router/static_files.h"
 #include "router/text_workers.h"
+#include "router/worker_list.h"
 
 namespace baton {
 
@@ -29,13 +34,16 @@ struct ApiParts {
   const TextModel& model;
   const Clock& clock;
   std::function<void(std::function<void()>)> post;  // onto the loop, from any thread
+  std::function<std::vector<WorkerList::Entry>()> discovery;
 };
 
 class Api final : public HttpHandler {
  public:
-  // `api_keys`: empty = no authentication.
-  Api(const ApiParts& parts, const HttpConfig& config, std::string model_name,
-      std::vector<std::string> api_keys);
+  // Reads config.api_keys_file: throws ConfigError.
+  Api(const ApiParts& parts, const HttpConfig& config, std::string model_name);
+
+  // Method and path of every route but those of static files, as openapi.json writes them.
+  static std::vector<std::pair<std::string, std::string>> routes();
 
   std::optional<HttpResponse> refuse_head(const HttpRequest& head) override;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
@@ -46,10 +54,12 @@ class Api final : public HttpHandler {
   // From now on new completions are refused; what runs goes on.
   void drain() { draining_ = true; }
   void set_connections(size_t connections) { connections_ = connections; }
+  void refresh_keys() { api_keys_.refresh(); }
 
  private:
   struct Route {
-    std::string method;
+    const char* path;
+    const char* method;
     void (Api::*handler)(HttpRequest, std::shared_ptr<HttpReply>);
     bool needs_key = false;
   };
@@ -60,19 +70,25 @@ class Api final : public HttpHandler {
     std::optional<HttpResponse> refusal;  // 404, 405 or 401
   };
 
-  void add_routes();
+  static std::span<const Route> route_table();
   Match match(const HttpRequest& head) const;
-  bool authorized(const HttpRequest& request) const;
 
   void chat_completions(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void completions(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void render_chat(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void render_completion(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void not_supported(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void models(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void one_model(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void health(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void live(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void metrics(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void version(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void debug_placement(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void tokenize(HttpRequest request, std::shared_ptr<HttpReply> reply);
   void detokenize(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void tokenizer_info(HttpRequest request, std::shared_ptr<HttpReply> reply);
+  void static_file(HttpRequest request, std::shared_ptr<HttpReply> reply);
 
   void generate(ApiKind kind, HttpRequest request, std::shared_ptr<HttpReply> reply);
   // Runs `work` on a text thread with the parsed body, sends its response.
@@ -81,12 +97,12 @@ class Api final : public HttpHandler {
   HttpResponse text_queue_full();
   Status check_body(const HttpRequest& request) const;
   Json model_json() const;
-  std::string random_id();
 
   const ApiParts parts_;
   const HttpConfig config_;
-  const std::vector<std::string> api_keys_;
-  std::multimap<std::string, Route> routes_;  // by path
+  ApiKeys api_keys_;
+  const StaticFiles static_files_{embedded_files()};
+  std::multimap<std::string, const Route*> routes_;  // by path
   ModelFacts facts_;
   std::mt19937_64 random_;
   bool draining_ = false;

@@ -1,8 +1,19 @@
 // The API over real sockets, with fake workers behind the router.
+#include <algorithm>
+#include <set>
+
+#include "router/static_files.h"
 #include "router/test_cluster.h"
 
 namespace baton {
 namespace {
+
+std::string embedded_file(const std::string& path) {
+  const auto files = embedded_files();
+  const auto found = std::find_if(files.begin(), files.end(),
+                                  [&](const StaticFile& file) { return file.path == path; });
+  return found == files.end() ? "" : std::string(found->bytes);
+}
 
 TEST_CASE("a completion, whole and streamed") {
   Cluster cluster;
@@ -127,6 +138,81 @@ TEST_CASE("the small routes") {
   CHECK(options.headers.at("access-control-allow-origin") == "*");
 }
 
+TEST_CASE("embedded files: whole, HEAD, and not again to whoever has them") {
+  Cluster cluster;
+  TestClient client = cluster.client();
+  const auto whole = client.get("/openapi.json");
+  CHECK(whole.status == 200);
+  CHECK(whole.headers.at("content-type") == "application/json");
+  CHECK(json_of(whole)["openapi"].get<std::string>().starts_with("3.1"));
+  client.send("HEAD /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n");
+  CHECK(client.receive(true).headers.at("content-length") == std::to_string(whole.body.size()));
+  const std::string etag = whole.headers.at("etag");
+  client.send("GET /openapi.json HTTP/1.1\r\nHost: t\r\nIf-None-Match: \"x\", W/" + etag +
+              "\r\n\r\n");
+  const auto same = client.receive();
+  CHECK(same.status == 304);
+  CHECK(same.headers.at("etag") == etag);
+  client.send("GET /openapi.json HTTP/1.1\r\nHost: t\r\nIf-None-Match: \"x\"\r\n\r\n");
+  CHECK(client.receive().status == 200);
+  CHECK(client.post("/openapi.json", "{}").status == 405);
+}
+
+TEST_CASE("openapi.json has every route, and no other") {
+  std::set<std::pair<std::string, std::string>> described;
+  const auto description = nlohmann::json::parse(embedded_file("/openapi.json"));
+  for (const auto& [path, item] : description["paths"].items()) {
+    for (const auto& [method, operation] : item.items()) {
+      if (method == "get" || method == "post") {
+        described.emplace(method == "get" ? "GET" : "POST", path);
+      }
+    }
+  }
+  std::set<std::pair<std::string, std::string>> routes{{"GET", "/openapi.json"}};
+  for (const auto& route : Api::routes()) routes.insert(route);
+  CHECK(described == routes);
+}
+
+TEST_CASE("tokeniser, prompt and template can be looked at without a token being made") {
+  Cluster cluster;
+  TestClient client = cluster.client();
+  const auto info = json_of(client.get("/tokenizer_info"));
+  CHECK(info["vocab_size"] == 258);
+  CHECK(info["bos_token_id"] == 256);
+  CHECK(info["eos_token_ids"] == nlohmann::json{257});
+  CHECK(info["eos_token"].is_null());  // this tokeniser names none
+  const std::string chat = R"({"messages":[{"role":"user","content":"ab"}]})";
+  const auto rendered = json_of(client.post("/v1/chat/completions/render", chat));
+  CHECK(rendered["prompt"] == "ab");
+  CHECK(rendered["token_ids"] == nlohmann::json{97, 98});
+  const auto prompts = json_of(client.post("/v1/completions/render", R"({"prompt":["a",[98]]})"));
+  REQUIRE(prompts.size() == 2);
+  CHECK(prompts[0]["token_ids"] == nlohmann::json{256, 97});
+  CHECK(prompts[1]["prompt"] == "b");
+  const auto bad = client.post("/v1/chat/completions/render", R"({"messages":[],"n":0})");
+  CHECK(bad.status == 400);
+  CHECK(client.post("/tokenize", "{}").status == 400);
+}
+
+TEST_CASE("the id of an answer: the header's, else the body's, else a random one") {
+  Cluster cluster;
+  TestClient client = cluster.client();
+  const std::string body = R"({"prompt":"ab","max_tokens":1,"request_id":"of-the-body"})";
+  CHECK(json_of(client.post("/v1/completions", body))["id"] == "cmpl-of-the-body");
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nX-Request-Id: of-the-header\r\n"
+      "Content-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n" + body);
+  CHECK(json_of(client.receive())["id"] == "cmpl-of-the-header");
+  CHECK(client.post("/v1/completions", R"({"prompt":"a","request_id":"a b"})").status == 400);
+  // Two that are alive at once under one id do not mix.
+  TestClient one = cluster.client(), two = cluster.client();
+  one.send_post("/v1/completions", R"({"prompt":"hello ","max_tokens":14,"request_id":"same"})");
+  two.send_post("/v1/completions", R"({"prompt":"world ","max_tokens":14,"request_id":"same"})");
+  CHECK(json_of(one.receive())["choices"][0]["text"] == "hello hello ");
+  CHECK(json_of(two.receive())["choices"][0]["text"] == "world world ");
+}
+
 TEST_CASE("the death of a decode worker in mid-stream is not seen by the client") {
   Cluster cluster(2000);
   TestClient client = cluster.client();
@@ -139,7 +225,9 @@ TEST_CASE("the death of a decode worker in mid-stream is not seen by the client"
   for (int i = 0; i < 60; ++i)
     expected += i % 11 == 0 ? "" : std::string(1, "0123456789"[i % 11 - 1]);
   CHECK(streamed_text(events_of(response.body)) == expected);
-  CHECK(cluster.metric("baton_requests_replayed_total{engine=\"0\",model_name=\"fake\"}") == 1);
+  CHECK(cluster.metric(
+            "baton_requests_replayed_total{engine=\"0\",model_name=\"fake\",role=\"router\"}") ==
+        1);
 }
 
 // What a client makes of a stream: per choice its text, logprobs' tokens and end; and the usage.
@@ -173,7 +261,9 @@ TEST_CASE("a lost decode worker with two choices, logprobs and a stop string hal
   client.receive_until("\"text\":\"6\"");  // the next tokens may be the stop string's
   (cluster.decode1.held() == 1 ? cluster.decode1 : cluster.decode2).kill();
   CHECK(seen_in(client.receive()) == undisturbed);
-  CHECK(cluster.metric("baton_requests_replayed_total{engine=\"0\",model_name=\"fake\"}") == 1);
+  CHECK(cluster.metric(
+            "baton_requests_replayed_total{engine=\"0\",model_name=\"fake\",role=\"router\"}") ==
+        1);
 }
 
 TEST_CASE("with every worker gone a client gets one clear error, also in mid-stream") {
@@ -217,7 +307,8 @@ TEST_CASE("more bodies than may wait for a text thread are answered 429") {
   });
   const std::string body = R"({"max_tokens":1,"prompt":")" + std::string(3000, 'a') + "\"}";
   const std::string series =
-      "baton_requests_rejected_total{engine=\"0\",model_name=\"fake\",reason=\"text_queue_full\"}";
+      "baton_requests_rejected_total{engine=\"0\",model_name=\"fake\",reason=\"text_queue_full\","
+      "role=\"router\"}";
   int refused = 0;
   for (int round = 0; round < 100 && refused == 0; ++round) {
     std::vector<TestClient> clients;

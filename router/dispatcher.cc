@@ -165,6 +165,8 @@ void Dispatcher::send_attempt(Part& part, Generation& generation, const Plan& pl
   part.opened = plan.decode;
   part.decode = 0;
   part.decode_spoke = false;
+  part.spoke = 0;
+  part.placed_us = part.computed_us = part.prefill_spoke_us = 0;
   part.kv_compat_id = plan.kv_compat_id;
   set_load(part, part.computes, static_cast<int64_t>(tokens.size()),
            plan.decode.empty() ? 0 : plan.decode.front());
@@ -336,6 +338,7 @@ void Dispatcher::handle(LinkId link, const Refused& refused) {
   Part* part = current(refused.id);
   if (part == nullptr) return;
   metrics_.refused();
+  placement_.note_refusal(link, refused.reason, clock_.now_us());
   for (const LinkId opened : part->opened) {
     if (opened != link)
       outbox_.send(opened, Cancel{refused.id});  // not CLOSE: it keeps its place there

@@ -54,7 +54,8 @@ class Dispatcher {
   // The caller has lost interest; its sink hears nothing more. Unknown ids are ignored.
   void cancel(GenerationId id);
 
-  void on_link_up(LinkId link, const PeerInfo& peer);
+  // `address`: as dialled, which discovery may have something to say of.
+  void on_link_up(LinkId link, const PeerInfo& peer, const std::string& address = "");
   void on_link_down(LinkId link, const std::string& reason);
   void on_message(LinkId link, const Message& message);
   // To be called every few milliseconds: deadlines, retries of what was refused, silent workers.
@@ -99,12 +100,16 @@ class Dispatcher {
     // The current attempt:
     bool sent = false;
     int64_t sent_us = 0;
-    LinkId computes = 0;         // the worker that has the prompt to compute
-    bool answered = false;       // somebody has spoken of it
-    LinkId prefill = 0;          // 0: none, or no longer needed
-    std::vector<LinkId> opened;  // decode workers that got OPEN and no CLOSE
-    LinkId decode = 0;           // the one that has it; 0 before PLACED
-    bool decode_spoke = false;   // has sent a token: it does not need the prefill worker any more
+    LinkId computes = 0;           // the worker that has the prompt to compute
+    bool answered = false;         // somebody has spoken of it
+    LinkId prefill = 0;            // 0: none, or no longer needed
+    std::vector<LinkId> opened;    // decode workers that got OPEN and no CLOSE
+    LinkId decode = 0;             // the one that has it; 0 before PLACED
+    bool decode_spoke = false;     // has sent a token: it does not need the prefill worker any more
+    LinkId spoke = 0;              // whose tokens the sink knows the workers of
+    int64_t placed_us = 0;         // PLACED came; 0: not so far, and likewise below
+    int64_t computed_us = 0;       // the prompt is computed (USAGE)
+    int64_t prefill_spoke_us = 0;  // the prefill worker's first token came
     std::string kv_compat_id;
     std::vector<uint64_t> chain;  // of the tokens to be sent, for the history
     size_t chained_tokens = 0;    // so many
@@ -125,6 +130,7 @@ class Dispatcher {
   void handle(LinkId link, const PromptLogprobs& logprobs);
   void handle(LinkId link, const Usage& usage);
   void take_token(LinkId link, const TokenEvent& event);
+  void tell_workers(Part& part, const Generation& generation, LinkId from);
   // True while the part lives on.
   bool release(Part& part, Generation& generation, const TokenEvent& event, LinkId from);
   void end_part(Part& part, Generation& generation, const TokenEvent& last, LinkId from);

@@ -11,8 +11,8 @@ constexpr int64_t kDeadlineSlackUs = 50'000;
 
 }  // namespace
 
-void Dispatcher::on_link_up(LinkId link, const PeerInfo& peer) {
-  placement_.add(link, peer);
+void Dispatcher::on_link_up(LinkId link, const PeerInfo& peer, const std::string& address) {
+  placement_.add(link, peer, address);
   place_queued();
 }
 
@@ -74,6 +74,7 @@ void Dispatcher::handle(LinkId link, const Placed& placed) {
   Part* part = current(placed.id);
   if (part == nullptr) return;
   part->answered = true;
+  part->placed_us = clock_.now_us();
   LinkId decode = link;
   if (!placed.decode_worker.empty()) {
     decode = 0;
@@ -123,9 +124,15 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
   }
   if (std::find(part->opened.begin(), part->opened.end(), link) != part->opened.end()) {
     settle_on(*part, link);  // a token of D may overtake the PLACED of P
-    if (!part->decode_spoke) placement_.remember(part->chain, link);  // its pages are there now
+    if (!part->decode_spoke) {
+      placement_.remember(part->chain, link);  // its pages are there now
+      if (const int64_t since_us = part->prefill_spoke_us; since_us != 0)
+        metrics_.landed(static_cast<double>(clock_.now_us() - since_us) * 1e-6);
+    }
     part->decode_spoke = true;
-  } else if (link != part->prefill) {
+  } else if (link == part->prefill) {
+    if (part->prefill_spoke_us == 0) part->prefill_spoke_us = clock_.now_us();
+  } else {
     metrics_.stale_message();
     return;
   }
@@ -133,6 +140,7 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
   Generation& generation = generations_.at(part->generation);
   Choice& choice = generation.choices[static_cast<size_t>(event.choice)];
   if (choice.finished) return;
+  tell_workers(*part, generation, link);
   std::vector<TokenEvent> released;
   switch (choice.relay.offer(event, released)) {
     case ChoiceRelay::Verdict::kRepeat:
@@ -151,10 +159,28 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
   }
 }
 
+void Dispatcher::tell_workers(Part& part, const Generation& generation, LinkId from) {
+  if (part.spoke == from) return;
+  part.spoke = from;
+  const bool decodes = std::find(part.opened.begin(), part.opened.end(), from) != part.opened.end();
+  const auto name = [this](LinkId link) {
+    const Worker* worker = placement_.find(link);
+    return worker == nullptr ? std::string() : worker->peer.worker_id;
+  };
+  // Without a prefill worker, or after LOCAL, the decode worker has computed the prompt itself.
+  generation.sink->on_workers(generation.request.prompt_index,
+                              name(part.prefill != 0 ? part.prefill : from),
+                              decodes ? name(from) : "");
+}
+
 bool Dispatcher::release(Part& part, Generation& generation, const TokenEvent& event, LinkId from) {
   Choice& choice = generation.choices[static_cast<size_t>(event.choice)];
   choice.accepted.push_back(event.token);
   if (generation.waiting) {
+    generation.sink->on_first_token({.sent_us = part.sent_us,
+                                     .placed_us = part.placed_us,
+                                     .computed_us = part.computed_us,
+                                     .landed = part.prefill != 0 && from != part.prefill});
     generation.kv_compat_id = part.kv_compat_id;
     generation.waiting = false;
     --waiting_;
@@ -226,6 +252,7 @@ void Dispatcher::handle(LinkId, const Usage& usage) {
   Part* part = current(usage.id);
   if (part == nullptr) return;
   part->answered = true;
+  if (part->computed_us == 0) part->computed_us = clock_.now_us();
   Generation& generation = generations_.at(part->generation);
   if (generation.cached_tokens >= 0) return;  // of the first attempt: a replay finds its own prefix
   generation.cached_tokens = usage.cached_tokens;

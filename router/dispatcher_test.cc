@@ -29,6 +29,7 @@ TEST_CASE("a request opens at the candidates, prefills at P, and ends in order")
   rig.token(kD2, id, 9, 51);
   rig.token(kD2, id, 10, 52, 0, FinishReason::kLength);
   CHECK(rig.sink->tokens[0] == Tokens{50, 51, 52});
+  CHECK(rig.sink->workers == std::vector<std::string>{"p>", "p>d2"});
   CHECK(rig.sink->finished[0] == FinishReason::kLength);
   CHECK(rig.dispatcher.active() == 0);
   CHECK(rig.dispatcher.waiting() == 0);

@@ -8,6 +8,7 @@
 
 #include "base/messages.h"
 #include "base/status.h"
+#include "router/ttft_split.h"
 
 namespace baton {
 
@@ -29,6 +30,12 @@ class GenerationSink {
   // Tokens of a choice come in order, without hole or repeat; `finish` marks its last. False: the
   // caller wants no more of this choice (a stop string), which then counts as finished.
   virtual bool on_token(int32_t prompt_index, const TokenEvent& event) = 0;
+  // Who computes the prompt and who decodes (empty: nobody so far): told before the first token
+  // that comes from there, again after a replay.
+  virtual void on_workers(int32_t /*prompt_index*/, const std::string& /*prefill*/,
+                          const std::string& /*decode*/) {}
+  // Told right before the first on_token: how that token came.
+  virtual void on_first_token(const FirstTokenTimes& /*times*/) {}
   virtual void on_prompt_logprobs(int32_t prompt_index, const PromptLogprobs& logprobs) = 0;
   virtual void on_cached_tokens(int32_t prompt_index, int32_t cached_tokens) = 0;
   // The generation has ended without all of its tokens. Nothing follows.

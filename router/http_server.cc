@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "router/http_rules.h"
 #include "router/http_session.h"
+#include "router/http_tls.h"
 #include "router/openai_error.h"
 
 namespace baton {
@@ -18,13 +19,16 @@ using asio::ip::tcp;
 
 namespace {
 
-constexpr int64_t kAcceptRetryMs = 100;  // after running out of file descriptors
+constexpr int64_t kAcceptRetryMs = 100;        // after running out of file descriptors
+constexpr int64_t kCertificateCheckMs = 1000;  // its files are looked at so often
+constexpr int64_t kReaderCheckMs = 1000;  // readers that stop are looked for so often, or oftener
 
 }  // namespace
 
 class HttpServer::Impl {
  public:
-  Impl(const HttpConfig& config, HttpHandler& handler) : config_(config), handler_(handler) {
+  Impl(const HttpConfig& config, HttpHandler& handler)
+      : config_(config), handler_(handler), tls_(config.tls_cert_file, config.tls_key_file) {
     const std::string place = config.host + ":" + std::to_string(config.port);
     boost::system::error_code error;
     const auto found =
@@ -43,6 +47,9 @@ class HttpServer::Impl {
 
   void run() {
     accept();
+    every(kCertificateCheckMs, [this] { tls_.refresh(); });
+    every(std::clamp<int64_t>(config_.write_timeout_ms / 8, 1, kReaderCheckMs),
+          [this] { for_each_session([](HttpSession& session) { session.check_reader(); }); });
     loop_.run();
   }
 
@@ -67,6 +74,7 @@ class HttpServer::Impl {
 
   void turn_away(tcp::socket socket) {
     handler_.refused(503);
+    if (tls_.context() != nullptr) return;  // a handshake is what there is no room for
     const HttpResponse response = error_response(
         unavailable("too many connections, want at most " +
                     std::to_string(config_.connections_max) + " (http.connections_max)"));
@@ -78,7 +86,7 @@ class HttpServer::Impl {
 
   void add(tcp::socket socket) {
     const auto session =
-        std::make_shared<HttpSession>(std::move(socket), config_, handler_,
+        std::make_shared<HttpSession>(std::move(socket), tls_.context(), config_, handler_,
                                       [this](HttpSession* closed) { sessions_.erase(closed); });
     sessions_.emplace(session.get(), session);
     if (draining_) {
@@ -113,12 +121,18 @@ class HttpServer::Impl {
 
   void drain() {
     draining_ = true;
-    const auto sessions = sessions_;  // a session that closes leaves the map
-    for (const auto& [key, session] : sessions) session->drain();
+    for_each_session([](HttpSession& session) { session.drain(); });
+  }
+
+  // A session that closes leaves the map, but by a job that is posted.
+  template <typename Call>
+  void for_each_session(Call&& call) {
+    for (const auto& [key, session] : sessions_) call(*session);
   }
 
   const HttpConfig config_;
   HttpHandler& handler_;
+  HttpTls tls_;
   asio::io_context loop_{1};
   tcp::acceptor acceptor_{loop_};
   asio::steady_timer retry_{loop_};

@@ -1,9 +1,10 @@
 #include "router/http_session.h"
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "router/http_rules.h"
 #include "router/openai_error.h"
@@ -15,10 +16,6 @@ namespace {
 
 constexpr size_t kPipelinedBytesMax = 64 << 10;  // read ahead while an answer is under way
 constexpr int64_t kLingerMs = 1000;  // for the client to read an error before the connection goes
-
-bool is_body_error(const boost::system::error_code& error) {
-  return error == http::error::body_limit;
-}
 
 }  // namespace
 
@@ -45,7 +42,7 @@ class HttpSession::Reply final : public HttpReply {
     if (session != nullptr && session->is_current(serial_)) {
       session->on_gone_ = std::move(gone);
     } else if (session != nullptr) {
-      boost::asio::post(session->socket_.get_executor(), std::move(gone));
+      boost::asio::post(session->stream_.get_executor(), std::move(gone));
     } else {
       gone();  // the connection is no more: nobody else is on the stack of this session
     }
@@ -56,20 +53,29 @@ class HttpSession::Reply final : public HttpReply {
   const uint64_t serial_;
 };
 
-HttpSession::HttpSession(Socket socket, const HttpConfig& config, HttpHandler& handler,
-                         OnClose on_close)
-    : socket_(std::move(socket)),
-      timer_(socket_.get_executor()),
+HttpSession::HttpSession(Socket socket, HttpStream::TlsContext tls, const HttpConfig& config,
+                         HttpHandler& handler, OnClose on_close)
+    : stream_(std::move(socket), std::move(tls)),
+      timer_(stream_.get_executor()),
       config_(config),
       handler_(handler),
       on_close_(std::move(on_close)) {
   ErrorCode ignored;
-  socket_.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+  stream_.socket().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+}
+
+void HttpSession::start() {
+  if (!stream_.secure()) return wait_for_request();
+  arm(config_.read_timeout_ms);
+  stream_.async_handshake([self = shared_from_this()](ErrorCode error) {
+    if (self->closed_) return;
+    if (error) return self->close();
+    self->wait_for_request();
+  });
 }
 
 bool HttpSession::idle() const {
-  return (state_ == State::kReading && input_.size() == 0 && !parser_->got_some()) ||
-         (state_ == State::kFlushing && output_.empty() && writing_.empty());
+  return state_ == State::kFlushing && output_.empty() && writing_.empty() && input_.size() == 0;
 }
 
 void HttpSession::drain() {
@@ -77,9 +83,10 @@ void HttpSession::drain() {
   if (idle()) close();
 }
 
-void HttpSession::start_last() {
-  draining_ = true;
-  read_head();
+void HttpSession::check_reader() {
+  if (closed_ || writing_.empty()) return;
+  const auto waited = std::chrono::steady_clock::now() - write_began_;
+  if (waited > std::chrono::milliseconds(config_.write_timeout_ms)) close();
 }
 
 void HttpSession::close() {
@@ -87,9 +94,9 @@ void HttpSession::close() {
   closed_ = true;
   timer_.cancel();
   ErrorCode ignored;
-  socket_.close(ignored);
+  stream_.socket().close(ignored);
   gone();
-  boost::asio::post(socket_.get_executor(),
+  boost::asio::post(stream_.get_executor(),
                     [self = shared_from_this()] { self->on_close_(self.get()); });
 }
 
@@ -100,14 +107,19 @@ void HttpSession::arm(int64_t after_ms) {
   });
 }
 
+void HttpSession::wait_for_request() {
+  arm(config_.keep_alive_ms);
+  watch();  // which sees the request's first bytes, or that the client has gone
+}
+
 void HttpSession::read_head() {
   state_ = State::kReading;
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(config_.header_bytes_max));
   parser_->body_limit(static_cast<uint64_t>(config_.body_bytes_max));
-  arm(input_.size() > 0 ? config_.read_timeout_ms : config_.keep_alive_ms);
+  arm(config_.read_timeout_ms);  // for all of the request, however slowly it drips in
   http::async_read_header(
-      socket_, input_, *parser_,
+      stream_, input_, *parser_,
       [self = shared_from_this()](ErrorCode error, size_t) { self->on_head(error); });
 }
 
@@ -118,27 +130,28 @@ void HttpSession::on_head(ErrorCode error) {
   chunked_ = head.version() >= 11;
   keep_alive_ = !error && parser_->keep_alive();
   request_id_ = safe_request_id(head["X-Request-Id"]);
+  request_id_sent_ = !request_id_.empty();
+  if (!request_id_sent_) request_id_ = random_request_id();
   if (error) return on_read_error(error);
   if (!check_head()) return;
-  arm(config_.read_timeout_ms);
   http::async_read(
-      socket_, input_, *parser_,
+      stream_, input_, *parser_,
       [self = shared_from_this()](ErrorCode read_error, size_t) { self->on_body(read_error); });
 }
 
 bool HttpSession::check_head() {
   const auto& head = parser_->get();
-  const auto encodings = head.equal_range(http::field::transfer_encoding);
-  for (auto it = encodings.first; it != encodings.second; ++it) {
-    // The parser takes other encodings for "no body", and the body for the next request.
-    if (std::next(encodings.first) != encodings.second ||
-        !boost::beast::iequals(it->value(), "chunked")) {
-      refuse(400, "transfer-encoding: want \"chunked\" or none");
-      return false;
-    }
+  if (head.version() >= 11 && head.count(http::field::host) != 1) {
+    refuse(400, "host: got " + std::to_string(head.count(http::field::host)) +
+                    " of this header, want one (RFC 9112, 3.2)");
+    return false;
   }
-  if (encodings.first != encodings.second && head.count(http::field::content_length) > 0) {
-    refuse(400, "content-length: want none together with transfer-encoding");
+  std::vector<std::string_view> encodings;
+  const auto [first, last] = head.equal_range(http::field::transfer_encoding);
+  for (auto it = first; it != last; ++it) encodings.push_back(it->value());
+  const std::string framing = framing_error(encodings, head.count(http::field::content_length) > 0);
+  if (!framing.empty()) {
+    refuse(400, framing);
     return false;
   }
   const auto length = parser_->content_length();
@@ -167,9 +180,8 @@ void HttpSession::on_body(ErrorCode error) {
 }
 
 void HttpSession::on_read_error(ErrorCode error) {
-  if (error == http::error::end_of_stream || error == http::error::partial_message ||
-      error.category() == boost::asio::error::get_system_category() ||
-      error.category() == boost::asio::error::get_misc_category()) {
+  const bool http_error = error.category() == make_error_code(http::error::bad_method).category();
+  if (!http_error || error == http::error::end_of_stream || error == http::error::partial_message) {
     return close();  // the client has gone before its request was whole
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
@@ -177,7 +189,7 @@ void HttpSession::on_read_error(ErrorCode error) {
                            std::to_string(config_.header_bytes_max) +
                            " bytes (http.header_bytes_max)");
   }
-  if (is_body_error(error)) {
+  if (error == http::error::body_limit) {
     return refuse(413, "the request's body is larger than " +
                            std::to_string(config_.body_bytes_max) + " bytes (http.body_bytes_max)");
   }
@@ -201,7 +213,10 @@ HttpRequest HttpSession::request_of(const Parser::value_type& message) const {
                       .path = path_of(message.target()),
                       .content_type = std::string(message[http::field::content_type]),
                       .credential = bearer_key(message[http::field::authorization]),
-                      .request_id = request_id_};
+                      .request_id = request_id_,
+                      .request_id_sent = request_id_sent_,
+                      .traceparent = safe_traceparent(message["traceparent"]),
+                      .if_none_match = std::string(message[http::field::if_none_match])};
   if (request.credential.empty()) request.credential = std::string(message["X-Api-Key"]);
   return request;
 }
@@ -215,10 +230,7 @@ void HttpSession::dispatch() {
   HttpRequest request = request_of(message);
   request.body = std::move(message.body());
   if (message.method() == http::verb::options) {
-    return send(serial_, {.status = 204,
-                          .headers = {{"Access-Control-Allow-Methods", "GET, POST, HEAD, OPTIONS"},
-                                      {"Access-Control-Allow-Headers", "*, Authorization"},
-                                      {"Access-Control-Max-Age", "86400"}}});
+    return send(serial_, preflight_response());
   }
   const uint64_t serial = serial_;
   handler_.handle(std::move(request), std::make_shared<Reply>(weak_from_this(), serial));
@@ -228,7 +240,7 @@ void HttpSession::dispatch() {
 void HttpSession::watch() {
   if (watching_ || closed_ || client_ended_ || input_.size() >= kPipelinedBytesMax) return;
   watching_ = true;
-  socket_.async_read_some(input_.prepare(kPipelinedBytesMax - input_.size()),
+  stream_.async_read_some(input_.prepare(kPipelinedBytesMax - input_.size()),
                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
                             self->on_watched(error, bytes);
                           });
@@ -263,13 +275,13 @@ void HttpSession::on_watched(ErrorCode error, size_t bytes) {
 // connection comes back as a reset; an interim answer means nothing to a client that still reads.
 void HttpSession::probe() {
   if (!head_sent_ && chunked_) put("HTTP/1.1 102 Processing\r\n\r\n");
-  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](ErrorCode) {
+  stream_.socket().async_wait(Socket::wait_error, [self = shared_from_this()](ErrorCode) {
     if (!self->closed_) self->close();
   });
 }
 
 void HttpSession::gone() {
-  if (on_gone_) boost::asio::post(socket_.get_executor(), std::exchange(on_gone_, nullptr));
+  if (on_gone_) boost::asio::post(stream_.get_executor(), std::exchange(on_gone_, nullptr));
 }
 
 void HttpSession::send(uint64_t serial, HttpResponse response) {
@@ -295,7 +307,7 @@ void HttpSession::write(uint64_t serial, std::string_view events) {
   } else {
     put(events);
   }
-  const auto queued = static_cast<int64_t>(output_.size() + writing_.size());
+  const auto queued = static_cast<int64_t>(output_.size() + writing_.size() - written_);
   if (queued > config_.write_buffer_bytes_max) close();  // it does not read
 }
 
@@ -308,14 +320,13 @@ void HttpSession::end(uint64_t serial) {
 void HttpSession::finish_answer() {
   state_ = State::kFlushing;
   on_gone_ = nullptr;
-  arm(config_.read_timeout_ms);  // to take what is queued
 }
 
 void HttpSession::put(std::string_view bytes) {
   output_ += bytes;
   if (flush_posted_ || !writing_.empty()) return;
   flush_posted_ = true;  // after what else this turn of the loop has to say
-  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  boost::asio::post(stream_.get_executor(), [self = shared_from_this()] {
     self->flush_posted_ = false;
     self->flush();
   });
@@ -324,36 +335,51 @@ void HttpSession::put(std::string_view bytes) {
 void HttpSession::flush() {
   if (closed_ || !writing_.empty() || output_.empty()) return;
   writing_.swap(output_);
-  boost::asio::async_write(
-      socket_, boost::asio::buffer(writing_),
-      [self = shared_from_this()](ErrorCode error, size_t) { self->on_written(error); });
+  written_ = 0;
+  write_on();
 }
 
-void HttpSession::on_written(ErrorCode error) {
-  writing_.clear();
+void HttpSession::write_on() {
+  write_began_ = std::chrono::steady_clock::now();
+  stream_.async_write_some(boost::asio::buffer(writing_) + written_,
+                           [self = shared_from_this()](ErrorCode error, size_t bytes) {
+                             self->on_written(error, bytes);
+                           });
+}
+
+void HttpSession::on_written(ErrorCode error, size_t bytes) {
   if (closed_) return;
   if (error) return close();
+  written_ += bytes;
+  if (written_ < writing_.size()) return write_on();
+  writing_.clear();
   if (!output_.empty()) return flush();
   if (state_ == State::kFlushing) next_request();
 }
 
 void HttpSession::next_request() {
   if (!output_.empty() || !writing_.empty() || closed_) return;
-  if (draining_ && input_.size() == 0) return close();
-  if (!keep_alive_) {
-    ErrorCode ignored;
-    socket_.shutdown(Socket::shutdown_send, ignored);
-    if (client_ended_) return close();
-    state_ = State::kLingering;
-    arm(kLingerMs);
+  const bool last = draining_ && input_.size() == 0;
+  if (last && !stream_.secure()) return close();
+  if (last || !keep_alive_) return say_goodbye();
+  if (input_.size() == 0) return wait_for_request();
+  if (!watching_) return read_head();
+  ErrorCode ignored;
+  stream_.socket().cancel(ignored);  // the watch, which comes back here
+}
+
+// Under TLS the end is told inside the stream, which wants the watch's read to be over.
+void HttpSession::say_goodbye() {
+  state_ = State::kLingering;
+  arm(kLingerMs);
+  ErrorCode ignored;
+  if (stream_.secure()) {
+    if (watching_) stream_.socket().cancel(ignored);  // on_watched() comes back to linger()
     return linger();
   }
-  if (!watching_) return read_head();
-  arm(config_.keep_alive_ms);  // the watch will see the next request, or that the client has gone
-  if (input_.size() > 0) {     // which is here already
-    ErrorCode ignored;
-    socket_.cancel(ignored);
-  }
+  stream_.socket().shutdown(Socket::shutdown_send, ignored);
+  if (client_ended_) return close();
+  linger();
 }
 
 // Reading on for a moment keeps the reset away that unread input would cause before the client has
@@ -361,7 +387,10 @@ void HttpSession::next_request() {
 void HttpSession::linger() {
   if (watching_) return;
   input_.clear();
-  watch();
+  if (!stream_.secure()) return watch();
+  stream_.async_shutdown([self = shared_from_this()](ErrorCode) {
+    if (!self->closed_) self->close();
+  });
 }
 
 }  // namespace baton

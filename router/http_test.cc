@@ -80,14 +80,15 @@ TEST_CASE("a client that goes away is cancelled everywhere") {
     client.send_post("/v1/completions", "{" + tail);
   }
   // Exactly one of the two decode workers keeps it.
-  REQUIRE(
-      cluster.wait_for_metric("vllm:num_requests_running{engine=\"0\",model_name=\"fake\"}", 1));
+  REQUIRE(cluster.wait_for_metric(
+      "vllm:num_requests_running{engine=\"0\",model_name=\"fake\",role=\"router\"}", 1));
   client.close();
   CHECK(cluster.decode1.wait_for_held(0));
   CHECK(cluster.decode2.wait_for_held(0));
-  CHECK(cluster.wait_for_metric("vllm:num_requests_running{engine=\"0\",model_name=\"fake\"}", 0));
+  CHECK(cluster.wait_for_metric(
+      "vllm:num_requests_running{engine=\"0\",model_name=\"fake\",role=\"router\"}", 0));
   CHECK(cluster.metric("vllm:request_success_total{engine=\"0\",finished_reason=\"abort\",model_"
-                       "name=\"fake\"}") == 1);
+                       "name=\"fake\",role=\"router\"}") == 1);
 }
 
 TEST_CASE("a client that only stops sending gets its answer") {

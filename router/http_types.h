@@ -17,9 +17,12 @@ struct HttpRequest {
   std::string method;  // "POST"
   std::string path;    // without the query
   std::string body;
-  std::string content_type;  // empty if none
-  std::string credential;    // of "Authorization: Bearer" or X-Api-Key; empty if none
-  std::string request_id;    // x-request-id, made safe; empty if none
+  std::string content_type;      // empty if none
+  std::string credential;        // of "Authorization: Bearer" or X-Api-Key; empty if none
+  std::string request_id;        // x-request-id, made safe, or a random one
+  bool request_id_sent = false;  // it is the client's
+  std::string traceparent;       // of W3C trace context, as sent; empty if none or malformed
+  std::string if_none_match;     // empty if none
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;

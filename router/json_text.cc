@@ -43,6 +43,22 @@ Status scan(std::string_view text, int32_t depth_max) {
   return {};
 }
 
+// JSON and event streams take these for characters like any other. Clients that cut a stream into
+// lines as their language sees lines (Python's splitlines, so httpx) would cut events there.
+struct LineEnd {
+  std::string_view bytes, escape;
+};
+constexpr LineEnd kLineEnds[] = {
+    {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
+constexpr const char* kLineEndStarts = "\xC2\xE2";
+
+const LineEnd* line_end_at(std::string_view text, size_t at) {
+  for (const LineEnd& end : kLineEnds) {
+    if (text.substr(at, end.bytes.size()) == end.bytes) return &end;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<Json> parse_json_object(std::string_view text, int32_t depth_max) {
@@ -66,9 +82,16 @@ void append_json_string(std::string& out, std::string_view text) {
   size_t plain = 0;  // start of what needs no escape
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    if (c >= 0x20 && c != '"' && c != '\\' && c != 0xC2 && c != 0xE2) continue;
+    const LineEnd* line_end = line_end_at(text, i);
+    if (line_end == nullptr && c >= 0x80) continue;
     out.append(text, plain, i - plain);
     plain = i + 1;
+    if (line_end != nullptr) {
+      out += line_end->escape;
+      plain = i + line_end->bytes.size();
+      continue;
+    }
     switch (c) {
       case '"':
         out += "\\\"";
@@ -96,7 +119,19 @@ void append_json_string(std::string& out, std::string_view text) {
 }
 
 std::string dump_json(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  size_t plain = 0;  // start of what is to be copied
+  for (size_t i = text.find_first_of(kLineEndStarts); i != std::string::npos;
+       i = text.find_first_of(kLineEndStarts, i + 1)) {
+    const LineEnd* line_end = line_end_at(text, i);
+    if (line_end == nullptr) continue;
+    out.append(text, plain, i - plain);
+    out += line_end->escape;
+    plain = i + line_end->bytes.size();
+  }
+  if (plain == 0) return text;
+  return out.append(text, plain);
 }
 
 }  // namespace baton

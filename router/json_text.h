@@ -19,10 +19,11 @@ using Json =
 // `depth_max` levels and for more than 1024 members in an object.
 Result<Json> parse_json_object(std::string_view text, int32_t depth_max);
 
-// Appends `text` (valid UTF-8) with quotes and escapes.
+// Appends `text` (valid UTF-8) with quotes and escapes; also of Unicode's line ends, so that what
+// is written is one line for every client.
 void append_json_string(std::string& out, std::string_view text);
 
-// Compact, on one line. Bytes that are not UTF-8 become U+FFFD.
+// Compact, on one line as above. Bytes that are not UTF-8 become U+FFFD.
 std::string dump_json(const Json& value);
 
 }  // namespace baton

@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 #include "config/settings.h"
+#include "router/descriptor_limit.h"
+#include "router/metric_table.h"
 #include "router/router.h"
 
 namespace {
@@ -42,8 +44,12 @@ int main(int argc, char** argv) {
   const sigset_t stop_signals = block_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    const baton::RouterConfig config = baton::parse_router_config(argc, argv);
-    baton::Router router(config, baton::load_text_model(config.model));
+    const baton::RouterConfig config = baton::parse_router_config(
+        argc, argv,
+        {{"--metrics-markdown", "Print the page of the router's metrics and end.",
+          baton::router_metrics_markdown}});
+    baton::raise_descriptor_limit(config.http.connections_max + config.link.connections_max);
+    baton::Router router(config, baton::load_text_model(config.model, config.chat_template_file));
     std::jthread signals(
         [&](const std::stop_token& token) { watch_signals(token, stop_signals, router); });
     router.run();

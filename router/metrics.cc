@@ -4,17 +4,18 @@
 
 #include "base/link_metrics.h"
 #include "base/metrics.h"
+#include "router/metric_table.h"
 
 namespace baton {
 namespace {
 
-constexpr int64_t kTokensMax = 131072;
-const std::vector<double> kQueueSecondsEdges = {.001, .005, .01, .05, .1, .3, .5, .8, 1,
-                                                1.5,  2,    2.5, 5,   10, 20, 40, 60, 120};
-const std::vector<double> kTtftErrorSecondsEdges = {-10, -5,  -2, -1, -.5, -.2, -.1, -.05, -.02, 0,
-                                                    .02, .05, .1, .2, .5,  1,   2,   5,    10};
-const std::vector<double> kChoicesEdges = {1, 2, 5, 10, 20};
 constexpr const char* kReasons[] = {"stop", "length", "abort", "error"};
+constexpr const char* kStates[] = {"ready", "draining", "silent"};
+
+const char* state_of(const Worker& worker) {
+  if (worker.draining) return "draining";
+  return worker.silent ? "silent" : "ready";
+}
 
 double used_share(const WorkerStatus& status) {
   double share = 0;
@@ -29,75 +30,72 @@ double used_share(const WorkerStatus& status) {
 }  // namespace
 
 struct RouterMetrics::Series {
-  explicit Series(const std::string& model_name)
-      : registry({{"model_name", model_name}, {"engine", "0"}}) {
+  Series(const std::string& model_name, const MetricsConfig& config)
+      : registry({{"model_name", model_name}, {"engine", "0"}, {"role", "router"}},
+                 router_metric_infos(config), config.vllm_aliases) {
     for (const char* reason : kReasons) {
-      success.emplace(reason, registry.counter("vllm:request_success_total", "Ended requests.",
-                                               {{"finished_reason", reason}}));
+      ended.emplace(reason,
+                    registry.counter("baton_requests_ended_total", {{"finished_reason", reason}}));
     }
     for (const char* reason : kRejectReasons) {
-      rejected.emplace(reason, registry.counter("baton_requests_rejected_total",
-                                                "Requests answered 429 or 503 before a token.",
-                                                {{"reason", reason}}));
+      rejected.emplace(reason,
+                       registry.counter("baton_requests_rejected_total", {{"reason", reason}}));
     }
+    for (const Role role : {Role::kPrefill, Role::kDecode, Role::kBoth}) {
+      for (const std::string state : kStates) {
+        const std::string name = role_name(role);
+        workers.emplace(std::pair(name, state),
+                        registry.gauge("baton_workers", {{"worker_role", name}, {"state", state}}));
+      }
+    }
+    registry.gauge("baton_slo_seconds", {{"slo", "ttft"}}).set(config.ttft_slo_s);
+    registry.gauge("baton_slo_seconds", {{"slo", "tpot"}}).set(config.tpot_slo_s);
+  }
+
+  Histogram part(const char* name) {
+    return registry.histogram("baton_ttft_part_seconds", {{"part", name}});
+  }
+  Counter placed(const char* prefill) {
+    return registry.counter("baton_requests_placed_total", {{"prefill", prefill}});
   }
 
   MetricRegistry registry;
   LinkMetrics links{registry};
 
-  Histogram ttft =
-      registry.histogram("vllm:time_to_first_token_seconds",
-                         "From the request's arrival to its first token.", kTtftSecondsEdges);
-  Histogram itl = registry.histogram("vllm:inter_token_latency_seconds",
-                                     "Between two tokens of a choice.", kInterTokenSecondsEdges);
-  Histogram e2e = registry.histogram("vllm:e2e_request_latency_seconds",
-                                     "From a request's arrival to its end.", kRequestSecondsEdges);
-  Histogram queue = registry.histogram("vllm:request_queue_time_seconds",
-                                       "From a request's arrival to a worker's promise to take it.",
-                                       kQueueSecondsEdges);
-  Histogram prompt = registry.histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.",
-                                        token_count_edges(kTokensMax));
-  Histogram generated =
-      registry.histogram("vllm:request_generation_tokens", "Generated tokens of a request.",
-                         token_count_edges(kTokensMax));
-  Histogram n = registry.histogram("vllm:request_params_n", "Choices asked for.", kChoicesEdges);
-  Counter prompt_tokens =
-      registry.counter("vllm:prompt_tokens_total", "Prompt tokens of ended requests.");
-  Counter cached_tokens = registry.counter("vllm:prompt_tokens_cached_total",
-                                           "Prompt tokens that came out of a prefix cache.");
-  Counter prefix_queries = registry.counter("vllm:prefix_cache_queries_total",
-                                            "Prompt tokens looked up in prefix caches.");
-  Counter prefix_hits =
-      registry.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in prefix caches.");
-  Counter generation_tokens =
-      registry.counter("vllm:generation_tokens_total", "Generated tokens of ended requests.");
-  std::map<std::string, Counter> success;  // by finished_reason
-  Gauge running = registry.gauge("vllm:num_requests_running", "Prompts that have a first token.");
-  Gauge waiting = registry.gauge("vllm:num_requests_waiting", "Prompts without a token so far.");
-  Gauge kv_usage = registry.gauge("vllm:kv_cache_usage_perc",
-                                  "Pages in use, 0 to 1, of the fullest decode worker.");
-  Gauge connections = registry.gauge("baton_http_connections", "Open client connections.");
-  Gauge workers_prefill = registry.gauge("baton_workers_prefill", "Workers up that can prefill.");
-  Gauge workers_decode = registry.gauge("baton_workers_decode", "Workers up that can decode.");
+  Histogram ttft = registry.histogram("baton_ttft_seconds");
+  Histogram ttft_queue = part("queue"), ttft_reserve = part("reserve"),
+            ttft_prefill = part("prefill"), ttft_transfer = part("transfer"),
+            ttft_first_token = part("first_token");
+  Histogram itl = registry.histogram("baton_itl_seconds");
+  Histogram tpot = registry.histogram("baton_tpot_seconds");
+  Histogram handoff_gap = registry.histogram("baton_handoff_gap_seconds");
+  Histogram e2e = registry.histogram("baton_e2e_seconds");
+  Histogram queue = registry.histogram("baton_queue_seconds");
+  Histogram ttft_error = registry.histogram("baton_ttft_prediction_error_seconds");
+  Histogram prompt = registry.histogram("baton_request_prompt_tokens");
+  Histogram generated = registry.histogram("baton_request_generation_tokens");
+  Histogram n = registry.histogram("baton_request_choices");
+  Counter prompt_tokens = registry.counter("baton_prompt_tokens_total");
+  Counter cached_tokens = registry.counter("baton_prompt_tokens_cached_total");
+  Counter prefix_queries = registry.counter("baton_prefix_cache_queries_total");
+  Counter prefix_hits = registry.counter("baton_prefix_cache_hits_total");
+  Counter generation_tokens = registry.counter("baton_generation_tokens_total");
+  std::map<std::string, Counter> ended;  // by finished_reason
+  Gauge running = registry.gauge("baton_requests_running");
+  Gauge waiting = registry.gauge("baton_requests_waiting");
+  Gauge kv_usage = registry.gauge("baton_worker_kv_usage_ratio");
+  Gauge connections = registry.gauge("baton_http_connections");
+  std::map<std::pair<std::string, std::string>, Gauge> workers;  // by role and state
+  Gauge workers_prefill = registry.gauge("baton_workers_prefill");
+  Gauge workers_decode = registry.gauge("baton_workers_decode");
   std::map<std::pair<std::string, std::string>, Gauge> pages;  // by worker and state
-  Counter placed_remote = registry.counter("baton_requests_placed_total",
-                                           "Requests taken by workers.", {{"prefill", "remote"}});
-  Counter placed_local = registry.counter("baton_requests_placed_total",
-                                          "Requests taken by workers.", {{"prefill", "local"}});
-  Counter refused =
-      registry.counter("baton_requests_refused_total", "Attempts that found all candidates full.");
+  Counter placed_remote = placed("remote"), placed_local = placed("local");
+  Counter refused = registry.counter("baton_requests_refused_total");
   std::map<std::string, Counter> rejected;  // by reason
-  Histogram ttft_error = registry.histogram(
-      "baton_ttft_prediction_error_seconds",
-      "How much later than predicted at its placing a first token came.", kTtftErrorSecondsEdges);
-  Counter unanswered =
-      registry.counter("baton_requests_unanswered_total",
-                       "Attempts taken from a worker that did not move (route.placed_wait_ms).");
-  Counter replayed = registry.counter("baton_requests_replayed_total",
-                                      "Attempts repeated after the loss of a worker.");
-  Counter stale =
-      registry.counter("baton_stale_messages_total", "Messages of attempts that are over.");
-  Counter repeated = registry.counter("baton_repeated_tokens_total", "Tokens that came twice.");
+  Counter unanswered = registry.counter("baton_requests_unanswered_total");
+  Counter replayed = registry.counter("baton_requests_replayed_total");
+  Counter stale = registry.counter("baton_stale_messages_total");
+  Counter repeated = registry.counter("baton_repeated_tokens_total");
 
   // As the workers state them; a worker that is gone shows 0 in every state.
   void tell_pages(const std::map<LinkId, Worker>& workers) {
@@ -114,28 +112,36 @@ struct RouterMetrics::Series {
   }
   void add_pages(const std::string& worker, const std::string& state, int64_t count) {
     const auto [it, added] = pages.try_emplace(
-        {worker, state}, registry.gauge("baton_worker_pages", "KV pages by worker and state.",
-                                        {{"worker", worker}, {"state", state}}));
+        {worker, state},
+        registry.gauge("baton_worker_pages", {{"worker", worker}, {"state", state}}));
     it->second.add(static_cast<double>(count));
   }
 };
 
-RouterMetrics::RouterMetrics(const std::string& model_name)
-    : series_(std::make_unique<Series>(model_name)) {}
+RouterMetrics::RouterMetrics(const std::string& model_name, const MetricsConfig& config)
+    : series_(std::make_unique<Series>(model_name, config)) {}
 
 RouterMetrics::~RouterMetrics() = default;
 
-void RouterMetrics::first_token(double ttft_s) {
-  series_->ttft.observe(ttft_s);
+void RouterMetrics::first_token(const TtftSplit& split) {
+  series_->ttft.observe(split.ttft_s());
+  series_->ttft_queue.observe(split.queue_s);
+  series_->ttft_reserve.observe(split.reserve_s);
+  series_->ttft_prefill.observe(split.prefill_s);
+  series_->ttft_transfer.observe(split.transfer_s);
+  series_->ttft_first_token.observe(split.first_token_s);
 }
 void RouterMetrics::next_token(double gap_s) {
   series_->itl.observe(gap_s);
 }
+void RouterMetrics::choice_done(double tpot_s) {
+  series_->tpot.observe(tpot_s);
+}
 
 void RouterMetrics::request_done(const RequestStats& stats) {
   Series& s = *series_;
-  const auto counter = s.success.find(stats.finished_reason);
-  if (counter != s.success.end()) counter->second.add();
+  const auto counter = s.ended.find(stats.finished_reason);
+  if (counter != s.ended.end()) counter->second.add();
   s.e2e.observe(stats.e2e_s);
   s.prompt.observe(static_cast<double>(stats.prompt_tokens));
   s.generated.observe(static_cast<double>(stats.generated_tokens));
@@ -149,8 +155,7 @@ void RouterMetrics::request_done(const RequestStats& stats) {
 
 void RouterMetrics::http_answer(const std::string& route, int status) {
   series_->registry
-      .counter("baton_http_requests_total", "Answers by route and status.",
-               {{"route", route}, {"status", std::to_string(status)}})
+      .counter("baton_http_requests_total", {{"route", route}, {"status", std::to_string(status)}})
       .add();
 }
 
@@ -159,6 +164,9 @@ void RouterMetrics::placed(double queue_s, bool local) {
   (local ? series_->placed_local : series_->placed_remote).add();
 }
 
+void RouterMetrics::landed(double gap_s) {
+  series_->handoff_gap.observe(gap_s);
+}
 void RouterMetrics::refused() {
   series_->refused.add();
 }
@@ -194,7 +202,10 @@ void RouterMetrics::set_links(const LinkStats& stats) {
 void RouterMetrics::set_workers(const std::map<LinkId, Worker>& workers) {
   int prefill = 0, decode = 0;
   double usage = 0;
+  for (auto& [key, gauge] : series_->workers) gauge.set(0);
   for (const auto& [link, worker] : workers) {
+    const auto counted = series_->workers.find({role_name(worker.peer.role), state_of(worker)});
+    if (counted != series_->workers.end()) counted->second.add(1);
     prefill += worker.prefills() ? 1 : 0;
     decode += worker.decodes() ? 1 : 0;
     if (worker.decodes()) usage = std::max(usage, used_share(worker.status));

@@ -1,16 +1,16 @@
-// Every number the router tells, in one place: baton_* and the vllm:* names that dashboards,
-// autoscalers and gateways read. Thread-safe. All series exist (as 0) from the start.
+// Every number the router tells, in one place; metric_table.h says what each one is. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/link_stats.h"
 #include "base/messages.h"
+#include "config/config.h"
 #include "router/placement.h"
+#include "router/ttft_split.h"
 
 namespace baton {
 
@@ -29,14 +29,17 @@ inline constexpr const char* kRejectReasons[] = {"queue_full", "text_queue_full"
 
 class RouterMetrics {
  public:
-  explicit RouterMetrics(const std::string& model_name);
+  // Throws ConfigError, as router_metric_infos().
+  explicit RouterMetrics(const std::string& model_name, const MetricsConfig& config = {});
   ~RouterMetrics();
 
-  void first_token(double ttft_s);
+  void first_token(const TtftSplit& split);
   void next_token(double gap_s);
+  void choice_done(double tpot_s);  // of a choice with two tokens or more
   void request_done(const RequestStats& stats);
   void http_answer(const std::string& route, int status);
   void placed(double queue_s, bool local);
+  void landed(double gap_s);  // since P's first token D has spoken
   void refused();
   // Answered 429 or 503 before its first token; `reason` is one of kRejectReasons.
   void rejected(const std::string& reason);

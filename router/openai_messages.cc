@@ -1,6 +1,7 @@
 #include "router/openai_messages.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "base/clock.h"
 
@@ -9,8 +10,10 @@ namespace {
 
 constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
 // What the template is given by us; a request's chat_template_kwargs must not replace it.
-constexpr const char* kReserved[] = {"messages", "tools", "add_generation_prompt", "chat_template",
-                                     "tokenize"};
+constexpr const char* kReserved[] = {
+    "messages", "tools", "documents", "add_generation_prompt", "chat_template", "tokenize"};
+constexpr size_t kTemplateBytesMax = 64 << 10;
+constexpr size_t kEffortBytesMax = 32;
 
 // Content is a string, or a list of text parts, which are joined by line ends.
 Result<std::string> plain_content(const Json& content, const std::string& subject) {
@@ -44,8 +47,9 @@ Result<Json> plain_message(const Json& message, const std::string& subject) {
     return invalid_argument(subject + ".role: got " + shown(role) +
                             ", want system, developer, user, assistant or tool");
   }
-  if (message.contains("tool_calls") && !message["tool_calls"].empty()) {
-    return invalid_argument(subject + ".tool_calls: got " + shown(message["tool_calls"]) +
+  const Json calls = message.value("tool_calls", Json());
+  if (!calls.is_null() && calls != Json::array()) {
+    return invalid_argument(subject + ".tool_calls: got " + shown(calls) +
                             ", want none: it is not supported yet");
   }
   auto content = plain_content(message.value("content", Json()), subject + ".content");
@@ -107,9 +111,60 @@ Status cut_after(const std::string& content, std::vector<TextSpan>& spans) {
   return {};
 }
 
+void add_reasoning_effort(FieldReader& fields, Json& context) {
+  std::string effort;
+  fields.text("reasoning_effort", effort, kEffortBytesMax);
+  if (effort.empty()) return;
+  context["reasoning_effort"] = effort;
+  // The one effort that templates know by another name.
+  if (effort == "none" && !context.contains("enable_thinking")) context["enable_thinking"] = false;
+}
+
+void add_documents(FieldReader& fields, Json& context) {
+  const Json* documents = fields.find("documents");
+  if (documents == nullptr) return;
+  const bool objects =
+      documents->is_array() && std::all_of(documents->begin(), documents->end(),
+                                           [](const Json& one) { return one.is_object(); });
+  if (!objects) return fields.complain("documents", shown(*documents), "a list of objects");
+  context["documents"] = *documents;
+}
+
+// The request's own template, where that is allowed; null: the model's.
+std::unique_ptr<ChatTemplate> template_of(FieldReader& fields, const HttpConfig& limits) {
+  std::string source;
+  fields.text("chat_template", source, kTemplateBytesMax);
+  if (source.empty() || !fields.status().ok()) return nullptr;
+  if (!limits.trust_request_chat_template) {
+    fields.complain("chat_template", "a template of " + std::to_string(source.size()) + " bytes",
+                    "none: this server uses its own (http.trust_request_chat_template)");
+    return nullptr;
+  }
+  try {
+    return std::make_unique<ChatTemplate>(source);
+  } catch (const ConfigError& error) {
+    fields.refuse(invalid_argument(std::string("chat_template: got ") + error.what() +
+                                   ", want a template that can be read"));
+    return nullptr;
+  }
+}
+
+Json template_context(FieldReader& fields, const TextModel& model, Json messages,
+                      bool generation_prompt) {
+  Json context;
+  for (const auto& [name, token] : model.special_tokens) context[name] = token;
+  add_kwargs(fields, context);
+  add_reasoning_effort(fields, context);
+  add_documents(fields, context);
+  context["messages"] = std::move(messages);
+  context["add_generation_prompt"] = generation_prompt;
+  return context;
+}
+
 }  // namespace
 
-Result<std::vector<TokenId>> encode_messages(const Json& body, const TextModel& model) {
+Result<std::vector<TokenId>> encode_messages(const Json& body, const TextModel& model,
+                                             const HttpConfig& limits) {
   FieldReader fields(body);
   auto messages = plain_messages(fields);
   if (!messages.ok()) return messages.status();
@@ -122,21 +177,17 @@ Result<std::vector<TokenId>> encode_messages(const Json& body, const TextModel& 
   if (continue_final && generation_prompt) {
     fields.complain("continue_final_message", "true", "false when add_generation_prompt is true");
   }
-  if (model.chat_template == nullptr) {
-    return invalid_argument(
-        "messages: got some, want a prompt for /v1/completions: this model "
-        "has no chat template");
+  const std::unique_ptr<ChatTemplate> own = template_of(fields, limits);
+  const ChatTemplate* const chat_template = own ? own.get() : model.chat_template.get();
+  if (chat_template == nullptr) {
+    fields.complain("messages", "some",
+                    "a prompt for /v1/completions: this model has no chat template");
   }
   const std::string last = messages->back()["content"].get<std::string>();
-  Json context;
-  for (const auto& [name, token] : model.special_tokens) context[name] = token;
-  add_kwargs(fields, context);
-  if (const Json* effort = fields.find("reasoning_effort")) context["reasoning_effort"] = *effort;
-  context["messages"] = std::move(*messages);
-  context["add_generation_prompt"] = generation_prompt;
+  const Json context = template_context(fields, model, std::move(*messages), generation_prompt);
   if (!fields.status().ok()) return fields.status();
 
-  auto spans = model.chat_template->render(context, unix_time_s());
+  auto spans = chat_template->render(context, unix_time_s());
   if (!spans.ok()) return spans.status();
   if (continue_final) {
     const Status cut = cut_after(last, *spans);

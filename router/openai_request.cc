@@ -1,5 +1,7 @@
 #include "router/openai_request.h"
 
+#include <algorithm>
+
 #include "base/message_codec.h"
 #include "router/json_fields.h"
 #include "router/openai_messages.h"
@@ -32,6 +34,19 @@ Status check_prompts(const ApiRequest& request, const ModelFacts& facts) {
                             " output tokens were requested. Shorten the prompt or max_tokens.");
   }
   return {};
+}
+
+void truncate(const ApiRequest& request, const ModelFacts& facts, std::vector<TokenId>& prompt) {
+  if (request.truncate_tokens == 0) return;
+  int64_t keep = request.truncate_tokens;
+  if (keep < 0) {
+    const int64_t output = request.max_tokens_set ? request.spec.max_tokens : 1;
+    keep = std::max<int64_t>(1, facts.context_len - output);
+  }
+  const int64_t excess = std::ssize(prompt) - keep;
+  if (excess <= 0) return;
+  const auto first = request.truncate_end ? prompt.end() - excess : prompt.begin();
+  prompt.erase(first, first + excess);
 }
 
 // What memory a request may take that is small on the wire.
@@ -105,9 +120,12 @@ class PromptReader {
     } else {
       return fields_.complain("prompt", shown(prompt), kWant);
     }
+    const size_t whole = ids.size();
+    truncate(request_, facts_, ids);
     if (request_.echo && fields_.status().ok()) {
-      request_.echoed.push_back(prompt.is_string() ? prompt.get<std::string>()
-                                                   : decode(*model_.tokenizer, ids, false));
+      const bool as_sent = prompt.is_string() && ids.size() == whole;
+      request_.echoed.push_back(as_sent ? prompt.get<std::string>()
+                                        : decode(*model_.tokenizer, ids, false));
     }
     request_.prompts.push_back(std::move(ids));
   }
@@ -142,8 +160,9 @@ Result<ApiRequest> read_chat_request(const Json& body, const TextModel& model,
   if (request.echo) fields.complain("echo", "true", "false: it is not supported yet for chats");
   if (request.logprobs) request.spec.logprobs = top_logprobs;
   if (!fields.status().ok()) return fields.status();
-  auto prompt = encode_messages(body, model);
+  auto prompt = encode_messages(body, model, limits);
   if (!prompt.ok()) return prompt.status();
+  truncate(request, facts, *prompt);
   request.prompts.push_back(std::move(*prompt));
   const Status status = check(fields, request, facts);
   if (!status.ok()) return status;

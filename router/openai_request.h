@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ namespace baton {
 struct TextModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;        // null: the model has none
+  std::string chat_template_source;                   // of it, for who asks; may be empty
   std::map<std::string, std::string> special_tokens;  // "bos_token" -> "<s>", for the template
   std::vector<TokenId> eos_ids;                       // ends a choice
   SamplingSpec defaults;                              // of the model's generation config
@@ -39,7 +41,8 @@ enum class ApiKind : uint8_t { kChat, kCompletion };
 
 struct ApiRequest {
   ApiKind kind = ApiKind::kChat;
-  std::string model;  // as the client wrote it; empty: it did not
+  std::string model;       // as the client wrote it; empty: it did not
+  std::string request_id;  // of the body; empty: none
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echoed;  // per prompt, its text; only with echo
   SamplingSpec spec;  // max_tokens as asked; max_tokens_set false: up to the context's end
@@ -53,7 +56,12 @@ struct ApiRequest {
   bool logprobs = false;
   bool prompt_logprobs_asked = false;  // by that name; echo with logprobs needs them too
   bool return_token_ids = false;
-  bool tokens_as_ids = false;  // logprobs name tokens "token_id:17"
+  bool return_workers = false;  // the answer names the workers that made it
+  bool tokens_as_ids = false;   // logprobs name tokens "token_id:17"
+  // Longer prompts lose tokens at their start, or at their end; 0: none does, -1: as many as fit
+  // into the context beside the output.
+  int32_t truncate_tokens = 0;
+  bool truncate_end = false;
   bool stream = false;
   bool include_usage = false;
   bool usage_in_every_chunk = false;

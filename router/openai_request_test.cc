@@ -128,6 +128,8 @@ TEST_CASE("bad chats") {
   CHECK_FALSE(reader.chat(R"({"messages":[{"role":"user"}]})").ok());
   CHECK_FALSE(
       reader.chat(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})").ok());
+  CHECK_FALSE(reader.chat(R"({"messages":[{"role":"user","content":"a","tool_calls":{}}]})").ok());
+  CHECK(reader.chat(R"({"messages":[{"role":"user","content":"a","tool_calls":[]}]})").ok());
   const std::string user = R"({"messages":[{"role":"user","content":"a"}],)";
   CHECK_FALSE(reader.chat(user + R"("tools":[{"type":"function"}]})").ok());
   CHECK(reader.chat(user + R"("tools":[],"response_format":{"type":"text"},"unknown":{}})").ok());
@@ -136,6 +138,87 @@ TEST_CASE("bad chats") {
   CHECK_FALSE(reader.chat(user + R"("chat_template_kwargs":{"messages":[]}})").ok());
   const auto missing = reader.chat(user + R"("model":"other"})");
   CHECK(missing.status().code() == Code::kNotFound);
+}
+
+TEST_CASE("fields of features to come are refused by name, their harmless values are not") {
+  Reader reader;
+  const auto complaint = [&](const std::string& field) {
+    const auto request = reader.completion(R"({"prompt":"a",)" + field + "}");
+    if (request.ok()) return std::string();
+    const Json error = Json::parse(error_json(request.status()))["error"];
+    CHECK(error["message"].get<std::string>().find("not supported yet") != std::string::npos);
+    return error["param"].get<std::string>();
+  };
+  for (const char* field :
+       {R"("tools":[{}])", R"("tool_choice":"required")", R"("tool_choice":{"type":"function"})",
+        R"("functions":[{}])", R"("function_call":{"name":"f"})", R"("guided_regex":"a+")",
+        R"("structured_outputs":{"json":{}})", R"("response_format":{"type":"json_schema"})",
+        R"("thinking_token_budget":5)", R"("separate_reasoning":true)",
+        R"("include_reasoning":false)", R"("suffix":"x")", R"("best_of":2)",
+        R"("use_beam_search":true)", R"("lora_path":"x")", R"("web_search_options":{"a":1})"}) {
+    const std::string name = std::string(field).substr(1, std::string(field).find('"', 1) - 1);
+    CHECK(complaint(field) == name);
+  }
+  for (const char* field :
+       {R"("tools":[])", R"("tool_choice":"none")", R"("tool_choice":"auto")", R"("best_of":1)",
+        R"("response_format":{"type":"text"})", R"("include_reasoning":true)", R"("suffix":"")",
+        R"("use_beam_search":false)", R"("structured_outputs":null)"}) {
+    INFO(field);
+    CHECK(complaint(field).empty());
+  }
+}
+
+TEST_CASE("lists and texts that mean nothing when empty are refused") {
+  Reader reader;
+  for (const char* field : {"\"allowed_token_ids\":[]", "\"cache_salt\":\"\""}) {
+    CHECK_FALSE(reader.completion(std::string(R"({"prompt":"a",)") + field + "}").ok());
+  }
+}
+
+TEST_CASE("truncate_prompt_tokens keeps the last tokens, the first, or what the context holds") {
+  Reader reader;
+  const auto prompt = [&](const std::string& fields) {
+    const auto request = reader.completion(R"({"prompt":[1,2,3,4,5],)" + fields + "}");
+    REQUIRE_MESSAGE(request.ok(), request.status().message());
+    return request->prompts[0];
+  };
+  CHECK(prompt(R"("truncate_prompt_tokens":2)") == std::vector<TokenId>{4, 5});
+  CHECK(prompt(R"("truncate_prompt_tokens":2,"truncation_side":"right")") ==
+        std::vector<TokenId>{1, 2});
+  CHECK(prompt(R"("truncate_prompt_tokens":9)").size() == 5);
+  CHECK(prompt(R"("truncate_prompt_tokens":-1,"max_tokens":197)") == std::vector<TokenId>{3, 4, 5});
+  const auto echoed = reader.completion(
+      R"({"prompt":"abcd","truncate_prompt_tokens":2,"echo":true,"max_tokens":0})");
+  CHECK(echoed->echoed == std::vector<std::string>{"cd"});
+  CHECK_FALSE(reader.completion(R"({"prompt":"a","truncate_prompt_tokens":0})").ok());
+  CHECK_FALSE(reader.completion(R"({"prompt":"a","truncation_side":"middle"})").ok());
+}
+
+TEST_CASE("a request's own chat template, where it is allowed, within limits") {
+  Reader reader;
+  const std::string user = R"({"messages":[{"role":"user","content":"a"}],)";
+  const std::string own = user + R"("chat_template":"<{{ messages[0].content }}>"})";
+  CHECK_FALSE(reader.chat(own).ok());
+  reader.limits.trust_request_chat_template = true;
+  CHECK(reader.chat_prompt(own) == "<a>");
+  CHECK_FALSE(reader.chat(user + R"("chat_template":"{% for %}"})").ok());
+  CHECK_FALSE(reader
+                  .chat(user + R"("chat_template":"{% for a in range(999999) %}{% for b in )" +
+                        R"(range(999999) %}{% endfor %}{% endfor %}"})")
+                  .ok());
+  CHECK_FALSE(reader.chat(user + "\"chat_template\":\"" + std::string(70'000, 'x') + "\"}").ok());
+}
+
+TEST_CASE("documents and reasoning_effort reach the template") {
+  Reader reader;
+  reader.model.chat_template = std::make_unique<ChatTemplate>(
+      "{% for d in documents %}{{ d.text }};{% endfor %}{{ reasoning_effort }} {{ enable_thinking "
+      "}}");
+  const std::string user = R"({"messages":[{"role":"user","content":"a"}],)";
+  CHECK(reader.chat_prompt(user + R"("documents":[{"text":"x"}],"reasoning_effort":"none"})") ==
+        "x;none False");
+  CHECK_FALSE(reader.chat(user + R"("documents":["x"]})").ok());
+  CHECK_FALSE(reader.chat(user + R"("reasoning_effort":3})").ok());
 }
 
 TEST_CASE("the context's length is a limit, told as clients expect it") {

@@ -10,6 +10,10 @@ Json usage_json(const UsageCounts& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
 
+Json workers_json(const ServedBy& workers) {
+  return {{"prefill", workers.prefill}, {"decode", workers.decode}};
+}
+
 Json stop_reason_json(const StopReason& reason) {
   if (const auto* text = std::get_if<std::string>(&reason)) return *text;
   if (const auto* id = std::get_if<TokenId>(&reason)) return *id;
@@ -63,8 +67,8 @@ ResponseWriter::ResponseWriter(ApiKind kind, const std::string& id, int64_t crea
   chunk_head_ += ",\"choices\":[";
 }
 
-std::string ResponseWriter::body(const std::vector<ChoicePart>& choices,
-                                 const UsageCounts& usage) const {
+std::string ResponseWriter::body(const std::vector<ChoicePart>& choices, const UsageCounts& usage,
+                                 const ServedBy* workers) const {
   const bool chat = kind_ == ApiKind::kChat;
   Json body{{"id", id_},
             {"object", chat ? "chat.completion" : "text_completion"},
@@ -81,18 +85,25 @@ std::string ResponseWriter::body(const std::vector<ChoicePart>& choices,
     choice["logprobs"] = part.logprobs;
     choice["finish_reason"] = finish_json(part.finish);
     choice["stop_reason"] = stop_reason_json(part.stop_reason);
-    if (part.prompt_logprobs) choice["prompt_logprobs"] = *part.prompt_logprobs;
+    if (part.prompt_logprobs && !chat) choice["prompt_logprobs"] = *part.prompt_logprobs;
     if (part.token_ids) choice["token_ids"] = *part.token_ids;
     body["choices"].push_back(std::move(choice));
   }
   body["usage"] = usage_json(usage);
+  // A chat has one prompt for all of its choices.
+  if (chat && choices.front().prompt_logprobs) {
+    body["prompt_logprobs"] = *choices.front().prompt_logprobs;
+  }
+  if (workers != nullptr) body["workers"] = workers_json(*workers);
   body["system_fingerprint"] = nullptr;
   return dump_json(body);
 }
 
-std::string ResponseWriter::finish_chunk(std::string choice, const UsageCounts* usage) const {
+std::string ResponseWriter::finish_chunk(std::string choice, const UsageCounts* usage,
+                                         const ServedBy* workers) const {
   std::string out = chunk_head_ + std::move(choice) + "]";
   if (usage != nullptr) out += ",\"usage\":" + dump_json(usage_json(*usage));
+  if (workers != nullptr) out += ",\"workers\":" + dump_json(workers_json(*workers));
   out += "}\n\n";
   return out;
 }
@@ -121,7 +132,7 @@ std::string ResponseWriter::chunk(const ChoicePart& part, const UsageCounts* usa
   append_finish(out, part);
   if (part.token_ids) out += ",\"token_ids\":" + dump_json(*part.token_ids);
   out += '}';
-  return finish_chunk(std::move(out), usage);
+  return finish_chunk(std::move(out), usage, part.workers);
 }
 
 std::string ResponseWriter::usage_chunk(const UsageCounts& usage) const {

@@ -22,6 +22,13 @@ struct UsageCounts {
   int64_t cached_tokens = 0;
 };
 
+// Worker ids in the order in which they came to serve; several after a loss, or for several
+// prompts.
+struct ServedBy {
+  std::vector<std::string> prefill;
+  std::vector<std::string> decode;
+};
+
 using StopReason = std::variant<std::monostate, std::string, TokenId>;
 
 // One choice, whole (in a body) or in part (in a chunk).
@@ -33,6 +40,7 @@ struct ChoicePart {
   Json logprobs;  // null: none
   std::optional<Json> prompt_logprobs;
   std::optional<std::vector<TokenId>> token_ids;
+  const ServedBy* workers = nullptr;  // to be named in this chunk; null: not
 };
 
 class ResponseWriter {
@@ -40,7 +48,9 @@ class ResponseWriter {
   // `id` without the prefix of its kind.
   ResponseWriter(ApiKind kind, const std::string& id, int64_t created_s, const std::string& model);
 
-  std::string body(const std::vector<ChoicePart>& choices, const UsageCounts& usage) const;
+  // `workers` null: the answer does not name them.
+  std::string body(const std::vector<ChoicePart>& choices, const UsageCounts& usage,
+                   const ServedBy* workers = nullptr) const;
 
   // Server-sent events, complete with "data: " and the blank line. `usage` null: the chunk has
   // none.
@@ -50,7 +60,8 @@ class ResponseWriter {
   static constexpr std::string_view kDone = "data: [DONE]\n\n";
 
  private:
-  std::string finish_chunk(std::string choice, const UsageCounts* usage) const;
+  std::string finish_chunk(std::string choice, const UsageCounts* usage,
+                           const ServedBy* workers = nullptr) const;
 
   const ApiKind kind_;
   const std::string id_;

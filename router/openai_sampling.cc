@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "router/http_rules.h"
+
 namespace baton {
 namespace {
 
@@ -20,11 +22,31 @@ constexpr int64_t kInt32Max = INT32_MAX;
 
 // Fields with a meaning that a client relies on: taking them silently would give wrong answers.
 constexpr const char* kNotSupportedYet[] = {
-    "tools",         "functions",    "response_format", "structured_outputs",
-    "guided_json",   "guided_regex", "guided_choice",   "guided_grammar",
-    "grammar",       "json_schema",  "regex",           "ebnf",
-    "prompt_embeds", "suffix",       "audio",           "use_beam_search",
-    "best_of",       "documents",    "chat_template",   "truncate_prompt_tokens",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "grammar",
+    "json_schema",
+    "regex",
+    "ebnf",
+    "thinking_token_budget",
+    "separate_reasoning",
+    "prompt_embeds",
+    "suffix",
+    "audio",
+    "web_search_options",
+    "use_beam_search",
+    "best_of",
+    "lora_path",
+    "custom_logit_processor",
+    "session_params",
 };
 
 // The harmless spellings of those fields: what clients send when they want nothing of them.
@@ -34,6 +56,7 @@ bool asks_for_nothing(const std::string& name, const Json& value) {
     if (value.empty() || value == "") return true;
   }
   if (name == "response_format") return value.is_object() && value.value("type", Json()) == "text";
+  if (name == "tool_choice" || name == "function_call") return value == "none" || value == "auto";
   return name == "best_of" && value == 1;
 }
 
@@ -42,6 +65,11 @@ void refuse_unsupported(FieldReader& fields) {
     const Json* value = fields.find(name);
     if (value == nullptr || asks_for_nothing(name, *value)) continue;
     fields.complain(name, shown(*value), "none: it is not supported yet");
+  }
+  bool with_reasoning = true;
+  fields.boolean("include_reasoning", with_reasoning);
+  if (!with_reasoning) {
+    fields.complain("include_reasoning", "false", "true: false is not supported yet");
   }
 }
 
@@ -136,6 +164,39 @@ void read_seed(FieldReader& fields, ApiRequest& request) {
   request.seed_set = seed != -1;  // -1 is other servers' word for "any"
 }
 
+void read_request_id(FieldReader& fields, ApiRequest& request) {
+  for (const char* name : {"rid", "request_id"}) {
+    fields.text(name, request.request_id);
+    if (request.request_id != safe_request_id(request.request_id)) {
+      return fields.complain(name, shown(Json(request.request_id)),
+                             "at most 128 letters, digits and -_.:");
+    }
+  }
+}
+
+void read_truncation(FieldReader& fields, ApiRequest& request) {
+  fields.integer("truncate_prompt_tokens", request.truncate_tokens, -1, kInt32Max);
+  if (fields.find("truncate_prompt_tokens") != nullptr && request.truncate_tokens == 0) {
+    fields.complain("truncate_prompt_tokens", "0", "-1 or at least 1");
+  }
+  std::string side = "left";
+  fields.text("truncation_side", side);
+  if (side != "left" && side != "right") {
+    fields.complain("truncation_side", shown(Json(side)), "\"left\" or \"right\"");
+  }
+  request.truncate_end = side == "right";
+}
+
+// Lists and texts that mean nothing when they are empty, so that an empty one is a mistake.
+void refuse_empty(FieldReader& fields) {
+  for (const char* name : {"allowed_token_ids", "cache_salt"}) {
+    const Json* value = fields.find(name);
+    if (value != nullptr && (value->empty() || *value == "")) {
+      fields.complain(name, shown(*value), "one that is not empty, or none");
+    }
+  }
+}
+
 void read_stream_options(FieldReader& fields, ApiRequest& request) {
   fields.boolean("stream", request.stream);
   const Json* value = fields.find("stream_options");
@@ -161,7 +222,10 @@ void read_shared_fields(FieldReader& fields, const TextModel& model, const Model
   spec = model.defaults;
   spec.eos_ids = model.eos_ids;
   refuse_unsupported(fields);
+  refuse_empty(fields);
   fields.text("model", request.model);
+  read_request_id(fields, request);
+  read_truncation(fields, request);
   fields.integer("n", spec.n, 1, limits.n_max);
   fields.number("temperature", spec.temperature, 0, 100);
   fields.number("top_p", spec.top_p, 0, 1, true);
@@ -189,6 +253,7 @@ void read_shared_fields(FieldReader& fields, const TextModel& model, const Model
   fields.boolean("include_stop_str_in_output", request.include_stop);
   fields.boolean("skip_special_tokens", request.skip_special_tokens);
   fields.boolean("return_token_ids", request.return_token_ids);
+  fields.boolean("return_workers", request.return_workers);
   fields.boolean("return_tokens_as_token_ids", request.tokens_as_ids);
   if (request.stream && spec.prompt_logprobs >= 0) {
     fields.complain("prompt_logprobs", std::to_string(spec.prompt_logprobs),

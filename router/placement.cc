@@ -40,12 +40,16 @@ std::vector<const Worker*> sorted(std::vector<std::pair<double, const Worker*>> 
 }  // namespace
 
 Placement::Placement(const RouteConfig& config, uint64_t hash_key)
-    : config_(config), history_(hash_key, static_cast<size_t>(config.history_blocks_max)) {}
+    : config_(config),
+      zone_policy_(parse_zone_policy(config.zone_policy)),
+      history_(hash_key, static_cast<size_t>(config.history_blocks_max)) {}
 
-void Placement::add(LinkId link, const PeerInfo& peer) {
+void Placement::add(LinkId link, const PeerInfo& peer, const std::string& address) {
   Worker& worker = workers_[link];
   worker.link = link;
   worker.peer = peer;
+  worker.address = address;
+  apply_hint(worker);
   // A worker that reconnects is the same process with the same cache, until its epoch says
   // otherwise.
   std::erase_if(numbers_, [&](const auto& entry) {
@@ -57,7 +61,25 @@ void Placement::add(LinkId link, const PeerInfo& peer) {
 }
 
 void Placement::remove(LinkId link) {
-  workers_.erase(link);
+  const auto it = workers_.find(link);
+  if (it == workers_.end()) return;
+  // A withheld address is not dialled again; when it comes back there is a new hint.
+  if (!it->second.withheld.empty()) hints_.erase(it->second.address);
+  workers_.erase(it);
+}
+
+void Placement::set_hint(const std::string& address, const AddressHint& hint) {
+  hints_[address] = hint;
+  for (auto& [link, worker] : workers_) {
+    if (worker.address == address) apply_hint(worker);
+  }
+}
+
+void Placement::apply_hint(Worker& worker) const {
+  const auto hint = hints_.find(worker.address);
+  if (worker.address.empty() || hint == hints_.end()) return;
+  worker.withheld = hint->second.withheld;
+  if (worker.peer.zone.empty()) worker.peer.zone = hint->second.zone;
 }
 
 void Placement::update(LinkId link, const WorkerStatus& status, int64_t now_us) {
@@ -81,6 +103,14 @@ void Placement::mark_silent(int64_t heard_before_us) {
 void Placement::set_draining(LinkId link) {
   const auto it = workers_.find(link);
   if (it != workers_.end()) it->second.draining = true;
+}
+
+void Placement::note_refusal(LinkId link, const std::string& reason, int64_t now_us) {
+  const auto it = workers_.find(link);
+  if (it == workers_.end()) return;
+  ++it->second.refusals;
+  it->second.refusal = reason;
+  it->second.refused_us = now_us;
 }
 
 void Placement::add_load(LinkId link, int64_t prefill_tokens, int32_t choices, int32_t priority) {
@@ -133,9 +163,20 @@ Status Placement::fits(int64_t prompt_tokens, int64_t total_tokens) const {
   return {};
 }
 
+std::string Placement::unusable_reason(const Worker& worker) {
+  if (worker.draining) return "draining";
+  if (!worker.withheld.empty()) return worker.withheld;
+  return worker.silent ? "silent" : "";
+}
+
 bool Placement::usable(const Worker& worker, std::string_view kv_compat_id) {
-  return !worker.draining && !worker.silent &&
+  return !worker.draining && !worker.silent && worker.withheld.empty() &&
          (kv_compat_id.empty() || worker.peer.kv_compat_id == kv_compat_id);
+}
+
+bool Placement::mates(const Worker& prefill, const Worker& decode) const {
+  return prefill.link != decode.link && decode.peer.kv_compat_id == prefill.peer.kv_compat_id &&
+         may_pair(prefill.peer, decode.peer, zone_policy_);
 }
 
 bool Placement::any_usable(std::string_view kv_compat_id, bool prefill_only) const {
@@ -151,7 +192,9 @@ double Placement::prefill_cost(const Worker& worker, const PlacementQuery& query
                                                              : kAssumedPrefillRate;
   const double decodes = kTokensPerChoice * std::max(worker.status.running, worker.choices);
   const int32_t own = uncached(query, history_.seen_tokens(query.chain, worker.number));
-  return (static_cast<double>(worker.queued_tokens()) + own + decodes) / rate;
+  // Its pages have to go somewhere, unless the prompt ends here.
+  const double far = query.prefill_only ? 0 : nearest_mate_tokens(worker);
+  return (static_cast<double>(worker.queued_tokens()) + own + decodes + far) / rate;
 }
 
 double Placement::decode_cost(const Worker& worker, const PlacementQuery& query) const {
@@ -186,21 +229,42 @@ bool Placement::has_dedicated_prefill(std::string_view kv_compat_id) const {
   });
 }
 
+double Placement::nearest_mate_tokens(const Worker& prefill) const {
+  std::optional<double> nearest;
+  for (const auto& [link, worker] : workers_) {
+    if (!worker.decodes() || !usable(worker, "") || !mates(prefill, worker)) continue;
+    const double tokens = distance_tokens(prefill.peer, worker.peer, zone_policy_);
+    nearest = std::min(nearest.value_or(tokens), tokens);
+    if (*nearest == 0) break;  // mostly the first one
+  }
+  return nearest.value_or(0);
+}
+
+std::vector<const Worker*> Placement::mates_by_cost(const Worker& prefill,
+                                                    const PlacementQuery& query) const {
+  std::vector<std::pair<double, const Worker*>> costs;
+  for (const auto& [link, worker] : workers_) {
+    if (!worker.decodes() || !usable(worker, query.kv_compat_id) || !mates(prefill, worker))
+      continue;
+    const double far = distance_tokens(prefill.peer, worker.peer, zone_policy_);
+    costs.emplace_back(decode_cost(worker, query) + far, &worker);
+  }
+  return sorted(std::move(costs), query.avoid);
+}
+
 // The cheapest prefill worker that has mates: pages fit only a pool of the same layout. Nothing
-// where the prompt is better computed by the first decode worker itself.
-std::optional<Plan> Placement::remote_plan(const PlacementQuery& query,
-                                           const std::vector<const Worker*>& decode) const {
+// where the prompt is better computed by `first`, the cheapest decode worker, itself.
+std::optional<Plan> Placement::remote_plan(const PlacementQuery& query, const Worker& first) const {
   for (const Worker* prefill : prefill_by_cost(query)) {
     const std::string& kv_compat_id = prefill->peer.kv_compat_id;
-    if (prefill == decode.front() || prefill->link == query.avoid) return std::nullopt;
+    if (prefill == &first || prefill->link == query.avoid) return std::nullopt;
     // Where every worker does both, moving pages between them gains nothing: each prefills what it
     // decodes.
     if (!has_dedicated_prefill(kv_compat_id)) continue;
     Plan plan{.prefill = prefill->link, .kv_compat_id = kv_compat_id};
-    for (const Worker* worker : decode) {
+    for (const Worker* mate : mates_by_cost(*prefill, query)) {
       if (plan.decode.size() == static_cast<size_t>(config_.candidates)) break;
-      const bool mate = worker->peer.kv_compat_id == kv_compat_id && worker != prefill;
-      if (mate) plan.decode.push_back(worker->link);
+      plan.decode.push_back(mate->link);
     }
     if (!plan.decode.empty()) return plan;
   }
@@ -220,7 +284,7 @@ std::optional<Plan> Placement::choose(const PlacementQuery& query) const {
   const Worker& first = *decode.front();
   if (uncached(query, history_.seen_tokens(query.chain, first.number)) >
       config_.local_prompt_tokens) {
-    if (std::optional<Plan> plan = remote_plan(query, decode)) return plan;
+    if (std::optional<Plan> plan = remote_plan(query, first)) return plan;
   }
   return Plan{.decode = {first.link}, .kv_compat_id = first.peer.kv_compat_id};
 }

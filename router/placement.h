@@ -15,6 +15,8 @@
 #include "base/messages.h"
 #include "base/status.h"
 #include "config/config.h"
+#include "router/address_hint.h"
+#include "router/locality.h"
 #include "router/prefix_history.h"
 
 namespace baton {
@@ -22,6 +24,8 @@ namespace baton {
 struct Worker {
   LinkId link = 0;
   PeerInfo peer;
+  std::string address;   // as dialled; empty: it has dialled us
+  std::string withheld;  // not empty: discovery says that it gets nothing new, and why
   WorkerStatus status;
   WorkerNumber number = 0;  // of this process: changes with its epoch
   bool draining = false;
@@ -32,6 +36,9 @@ struct Worker {
   int32_t choices = 0;                 // of ours that decode there or are about to
   int64_t heard_us = 0;                // last STATUS; 0: none so far
   int64_t moved_us = 0;                // last STATUS that showed work done while more waited
+  int64_t refusals = 0;                // requests that it would not take
+  std::string refusal;                 // why, the last time
+  int64_t refused_us = 0;              // and when
 
   bool prefills() const { return peer.role == Role::kPrefill || peer.role == Role::kBoth; }
   bool decodes() const { return peer.role == Role::kDecode || peer.role == Role::kBoth; }
@@ -70,10 +77,13 @@ class Placement {
  public:
   Placement(const RouteConfig& config, uint64_t hash_key);
 
-  void add(LinkId link, const PeerInfo& peer);
+  void add(LinkId link, const PeerInfo& peer, const std::string& address = "");
   void remove(LinkId link);
+  // What discovery says of an address, whether its worker is up or will be.
+  void set_hint(const std::string& address, const AddressHint& hint);
   void update(LinkId link, const WorkerStatus& status, int64_t now_us);
   void set_draining(LinkId link);
+  void note_refusal(LinkId link, const std::string& reason, int64_t now_us);
   // Workers whose last STATUS is older get no requests until the next one. Those that have sent
   // none are new.
   void mark_silent(int64_t heard_before_us);
@@ -100,6 +110,12 @@ class Placement {
   }
   void remember(const std::vector<uint64_t>& chain, LinkId link);
 
+  // Empty: it may get requests. Else why not.
+  static std::string unusable_reason(const Worker& worker);
+  // Whether pages may go from the one to the other: of one build, and of one zone where that is
+  // required.
+  bool mates(const Worker& prefill, const Worker& decode) const;
+
   const Worker* find(LinkId link) const;
   const std::map<LinkId, Worker>& workers() const { return workers_; }
   // Somebody could take a request now.
@@ -112,18 +128,23 @@ class Placement {
 
  private:
   std::vector<const Worker*> prefill_by_cost(const PlacementQuery& query) const;
-  std::optional<Plan> remote_plan(const PlacementQuery& query,
-                                  const std::vector<const Worker*>& decode) const;
+  std::optional<Plan> remote_plan(const PlacementQuery& query, const Worker& first) const;
+  std::vector<const Worker*> mates_by_cost(const Worker& prefill,
+                                           const PlacementQuery& query) const;
+  double nearest_mate_tokens(const Worker& prefill) const;
   // Of any kv_compat_id, if that is empty.
   bool has_dedicated_prefill(std::string_view kv_compat_id) const;
   std::vector<const Worker*> decode_by_cost(const PlacementQuery& query) const;
   double prefill_cost(const Worker& worker, const PlacementQuery& query) const;
   double decode_cost(const Worker& worker, const PlacementQuery& query) const;
   static bool usable(const Worker& worker, std::string_view kv_compat_id);
+  void apply_hint(Worker& worker) const;
 
   const RouteConfig config_;
+  const ZonePolicy zone_policy_;
   PrefixHistory history_;
   std::map<LinkId, Worker> workers_;
+  std::map<std::string, AddressHint> hints_;  // by address
   std::map<std::pair<std::string, Epoch>, WorkerNumber> numbers_;
   WorkerNumber next_number_ = 1;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "router/openai_error.h"
 
 namespace baton {
@@ -95,12 +96,20 @@ SamplingSpec ClientRequest::spec_of(size_t prompt_index) const {
 void ClientRequest::measure(Choice& choice) {
   const int64_t now_us = context_.clock.now_us();
   if (usage_.completion_tokens == 0) {
-    context_.metrics.first_token(static_cast<double>(now_us - origin_.received_us) * 1e-6);
+    context_.metrics.first_token(split_ttft(origin_.received_us, first_token_times_, now_us));
   } else if (choice.last_token_us != 0) {
     context_.metrics.next_token(static_cast<double>(now_us - choice.last_token_us) * 1e-6);
   }
+  if (choice.first_token_us == 0) choice.first_token_us = now_us;
   choice.last_token_us = now_us;
   ++usage_.completion_tokens;
+}
+
+void ClientRequest::measure_end(const Choice& choice) {
+  const int64_t gaps = choice.output.tokens() - 1;
+  if (gaps < 1) return;
+  const int64_t took_us = choice.last_token_us - choice.first_token_us;
+  context_.metrics.choice_done(static_cast<double>(took_us) * 1e-6 / static_cast<double>(gaps));
 }
 
 bool ClientRequest::on_token(int32_t prompt_index, const TokenEvent& event) {
@@ -120,7 +129,10 @@ bool ClientRequest::on_token(int32_t prompt_index, const TokenEvent& event) {
   } else {
     choice.text += choice.output.take_text();
   }
-  if (choice.output.finish() != FinishReason::kNone && ++ended_ == choices_.size()) complete();
+  if (choice.output.finish() != FinishReason::kNone) {
+    measure_end(choice);
+    if (++ended_ == choices_.size()) complete();
+  }
   return more;
 }
 
@@ -140,6 +152,7 @@ void ClientRequest::stream(int32_t index, Choice& choice) {
   if (!choice.output.has_text() && echo.empty() && !ended) return;
   ChoicePart part = part_of(index, choice);
   if (!echo.empty()) part.text.insert(0, echo);
+  if (api_.return_workers && !std::exchange(workers_told_, true)) part.workers = &workers_;
   reply_->write(writer_.chunk(part, usage));
 }
 
@@ -194,9 +207,19 @@ void ClientRequest::complete() {
       }
       parts.push_back(std::move(part));
     }
-    reply_->send({.body = writer_.body(parts, usage_)});
+    reply_->send({.body = writer_.body(parts, usage_, api_.return_workers ? &workers_ : nullptr)});
   }
   report(finish_name(choices_.front().output.finish()));
+}
+
+void ClientRequest::on_workers(int32_t, const std::string& prefill, const std::string& decode) {
+  const auto add = [this](std::vector<std::string>& ids, const std::string& id) {
+    if (id.empty() || std::find(ids.begin(), ids.end(), id) != ids.end()) return;
+    ids.push_back(id);
+    workers_told_ = false;
+  };
+  add(workers_.prefill, prefill);
+  add(workers_.decode, decode);
 }
 
 void ClientRequest::on_prompt_logprobs(int32_t prompt_index, const PromptLogprobs& logprobs) {
@@ -243,6 +266,14 @@ void ClientRequest::report(const std::string& finished_reason) {
        .generated_tokens = usage_.completion_tokens,
        .n = api_.spec.n,
        .e2e_s = static_cast<double>(now_us - origin_.received_us) * 1e-6});
+  if (!origin_.logged) return;
+  log_info("request", {{"request_id", origin_.id},
+                       {"traceparent", origin_.traceparent},
+                       {"finished_reason", finished_reason},
+                       {"prompt_tokens", usage_.prompt_tokens},
+                       {"cached_tokens", usage_.cached_tokens},
+                       {"generated_tokens", usage_.completion_tokens},
+                       {"ms", (now_us - origin_.received_us) / 1000}});
 }
 
 }  // namespace baton

@@ -31,8 +31,10 @@ struct RequestContext {
 
 // How a request came in.
 struct RequestOrigin {
-  std::string id;          // the client's or a random one, for the answer's id
-  std::string model_name;  // as served
+  std::string id;           // the client's or a random one, for the answer's id
+  std::string traceparent;  // the client's, for the log; may be empty
+  bool logged = false;      // its end is a line in the log
+  std::string model_name;   // as served
   int32_t context_len = 0;
   uint64_t seed = 0;  // for a request without one
   int64_t received_us = 0;
@@ -48,6 +50,9 @@ class ClientRequest final : public GenerationSink,
   void start();
 
   bool on_token(int32_t prompt_index, const TokenEvent& event) override;
+  void on_workers(int32_t prompt_index, const std::string& prefill,
+                  const std::string& decode) override;
+  void on_first_token(const FirstTokenTimes& times) override { first_token_times_ = times; }
   void on_prompt_logprobs(int32_t prompt_index, const PromptLogprobs& logprobs) override;
   void on_cached_tokens(int32_t prompt_index, int32_t cached_tokens) override;
   void on_failed(int32_t prompt_index, const Status& status) override;
@@ -58,6 +63,7 @@ class ClientRequest final : public GenerationSink,
     ChoiceLogprobs logprobs;
     std::vector<TokenId> token_ids;  // not yet sent; only when asked for
     std::string text;                // whole, when not streamed
+    int64_t first_token_us = 0;
     int64_t last_token_us = 0;
     bool started = false;  // its first chunk has been sent
   };
@@ -70,6 +76,7 @@ class ClientRequest final : public GenerationSink,
   GenerationRequest generation_request(size_t prompt_index) const;
   SamplingSpec spec_of(size_t prompt_index) const;
   void measure(Choice& choice);
+  void measure_end(const Choice& choice);
   void stream(int32_t index, Choice& choice);
   ChoicePart part_of(int32_t index, Choice& choice);
   void add_echo(int32_t index, Choice& choice);
@@ -86,6 +93,9 @@ class ClientRequest final : public GenerationSink,
   std::vector<Prompt> prompts_;
   std::vector<GenerationId> generations_;
   UsageCounts usage_;
+  FirstTokenTimes first_token_times_;  // of the last one that began
+  ServedBy workers_;
+  bool workers_told_ = false;  // by a chunk, as they are now
   size_t ended_ = 0;
   bool streaming_ = false;  // the answer's head has been sent
   bool done_ = false;

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <random>
 
 #include "base/log.h"
-#include "base/secret_file.h"
 #include "model/model_config.h"
 #include "model/text_files.h"
 #include "router/id_tokenizer.h"
 
 namespace baton {
 namespace {
+
+constexpr int64_t kSecretsCheckMs = 1000;  // files of keys are looked at so often
 
 uint64_t random_number() {
   std::random_device device;
@@ -28,25 +30,18 @@ std::string default_model_name(const RouterConfig& config) {
   return name;
 }
 
-std::vector<std::string> read_api_keys(const std::string& file) {
-  std::vector<std::string> keys;
-  if (file.empty()) return keys;
-  warn_if_readable_by_others("http.api_keys_file", file);
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) keys.push_back(line);
+std::string read_template_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string source{std::istreambuf_iterator<char>(in), {}};
+  if (!in || source.empty()) {
+    throw ConfigError("chat_template_file: got " + path + ", want a readable Jinja file");
   }
-  if (keys.empty()) {
-    throw ConfigError("http.api_keys_file: got " + file +
-                      ", want a readable file with one key a line");
-  }
-  return keys;
+  return source;
 }
 
 }  // namespace
 
-TextModel load_text_model(const std::string& path) {
+TextModel load_text_model(const std::string& path, const std::string& chat_template_file) {
   const ModelConfig config = read_model_config(path);
   TextModel model;
   model.eos_ids = config.eos_ids;
@@ -61,8 +56,10 @@ TextModel load_text_model(const std::string& path) {
       model.eos_ids.push_back(id);
     }
   }
-  const std::string source = load_chat_template(path);
+  const std::string source = chat_template_file.empty() ? load_chat_template(path)
+                                                        : read_template_file(chat_template_file);
   if (!source.empty()) model.chat_template = std::make_unique<ChatTemplate>(source);
+  model.chat_template_source = source;
   model.special_tokens = load_special_tokens(path);
   return model;
 }
@@ -70,7 +67,7 @@ TextModel load_text_model(const std::string& path) {
 Router::Router(const RouterConfig& config, TextModel model)
     : config_(config),
       model_(std::move(model)),
-      metrics_(default_model_name(config)),
+      metrics_(default_model_name(config), config.metrics),
       placement_(config.route, random_number()),
       text_workers_(config.text_threads, static_cast<size_t>(config.text_queue_max)) {
   const PeerInfo self{.worker_id = "router", .epoch = random_number(), .role = Role::kRouter};
@@ -81,13 +78,17 @@ Router::Router(const RouterConfig& config, TextModel model)
       std::make_unique<Dispatcher>(config.route, self.epoch, *links_, clock_, placement_, metrics_);
   api_ = std::make_unique<Api>(
       ApiParts{*dispatcher_, placement_, metrics_, text_workers_, model_, clock_,
-               [this](std::function<void()> job) { server_->post(std::move(job)); }},
-      config.http, default_model_name(config), read_api_keys(config.http.api_keys_file));
+               [this](std::function<void()> job) { server_->post(std::move(job)); },
+               [this] { return worker_list_->view(); }},
+      config.http, default_model_name(config));
   server_ = std::make_unique<HttpServer>(config.http, *api_);
   worker_list_ = std::make_unique<WorkerList>(
       config, WorkerList::Links{
                   [this](const std::string& address) { links_->connect(address); },
                   [this](const std::string& address) { links_->release(address); },
+                  [this](const std::string& address, const AddressHint& hint) {
+                    server_->post([this, address, hint] { placement_.set_hint(address, hint); });
+                  },
               });
 }
 
@@ -105,6 +106,7 @@ void Router::run() {
     api_->set_connections(server_->connections());
     metrics_.set_links(links_->stats());
   });
+  server_->every(kSecretsCheckMs, [this] { api_->refresh_keys(); });
   log_info("router_ready", {{"port", port()}, {"workers", config_.workers}});
   server_->run();
 }
@@ -162,7 +164,7 @@ void Router::on_link_event(LinkEvent event) {
     }
     check_worker(up->peer);
     api_->on_worker(up->peer);
-    dispatcher_->on_link_up(up->link, up->peer);
+    dispatcher_->on_link_up(up->link, up->peer, up->address);
     log_worker("worker_up", up->link, "");
   } else if (auto* down = std::get_if<LinkDown>(&event)) {
     log_worker("worker_down", down->link, down->reason);

@@ -23,8 +23,9 @@
 
 namespace baton {
 
-// Reads what the router needs of a model: no weights. Throws ConfigError.
-TextModel load_text_model(const std::string& path);
+// Reads what the router needs of a model: no weights. `chat_template_file` not empty: it goes
+// before the model's own. Throws ConfigError.
+TextModel load_text_model(const std::string& path, const std::string& chat_template_file = "");
 
 class Router {
  public:

@@ -54,8 +54,10 @@ struct Cluster {
     if (change) change(config);
     router = std::make_unique<Router>(config, byte_model());
     loop = std::jthread([this] { router->run(); });
-    REQUIRE(wait_for_metric("baton_workers_decode{engine=\"0\",model_name=\"fake\"}", 2));
-    REQUIRE(wait_for_metric("baton_workers_prefill{engine=\"0\",model_name=\"fake\"}", 1));
+    REQUIRE(wait_for_metric(
+        "baton_workers_decode{engine=\"0\",model_name=\"fake\",role=\"router\"}", 2));
+    REQUIRE(wait_for_metric(
+        "baton_workers_prefill{engine=\"0\",model_name=\"fake\",role=\"router\"}", 1));
   }
   ~Cluster() {
     router->stop();

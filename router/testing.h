@@ -48,12 +48,16 @@ struct RecordingSink final : GenerationSink {
   void on_prompt_logprobs(int32_t, const PromptLogprobs& logprobs) override {
     for (const TokenLogprob& token : logprobs.tokens) scored.push_back(token.token);
   }
+  void on_workers(int32_t, const std::string& prefill, const std::string& decode) override {
+    workers.push_back(prefill + ">" + decode);
+  }
   void on_cached_tokens(int32_t, int32_t tokens_cached) override {
     cached.push_back(tokens_cached);
   }
   void on_failed(int32_t, const Status& status) override { failures.push_back(status); }
 
   std::map<int32_t, std::vector<TokenId>> tokens;
+  std::vector<std::string> workers;  // "prefill>decode"
   std::map<int32_t, FinishReason> finished;
   std::map<int32_t, TokenId> stop_at;  // choice -> token that completes a stop string
   std::vector<TokenId> scored;

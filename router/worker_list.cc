@@ -26,7 +26,7 @@ std::string trimmed(std::string text) {
 // Throws ConfigError.
 void check_entry(const std::string& setting, const std::string& entry) {
   const std::string address = is_dns(entry) ? entry.substr(kDns.size()) : entry;
-  if (!parse_host_port(address).ok())
+  if (is_kube_entry(entry) || !parse_host_port(address).ok())
     throw ConfigError(setting + ": got \"" + entry + "\", want host:port or dns:name:port");
 }
 
@@ -36,7 +36,7 @@ std::vector<std::string> split_entries(const std::string& list) {
   for (std::string entry; std::getline(in, entry, ',');) {
     entry = trimmed(entry);
     if (entry.empty()) continue;
-    check_entry("workers", entry);
+    if (!is_kube_entry(entry)) check_entry("workers", entry);
     entries.push_back(entry);
   }
   return entries;
@@ -68,6 +68,16 @@ WorkerList::WorkerList(const RouterConfig& config, Links links, Resolve resolve)
       links_(std::move(links)),
       resolve_(std::move(resolve)) {
   if (!file_.empty()) file_entries_ = read_entries(file_);
+  std::map<std::string, std::vector<std::string>> wanted;  // Services by namespace
+  for (const std::string& entry : static_entries_) {
+    if (!is_kube_entry(entry)) continue;
+    const KubeService service = parse_kube_entry(entry, config.kube.namespace_file);
+    services_[entry] = service;
+    wanted[service.name_space].push_back(service.service);
+  }
+  for (const auto& [name_space, services] : wanted)
+    watches_[name_space] =
+        std::make_unique<KubeWatch>(config.kube, name_space, services, [this] { look_soon(); });
 }
 
 WorkerList::~WorkerList() {
@@ -80,28 +90,77 @@ WorkerList::~WorkerList() {
 }
 
 void WorkerList::start() {
+  for (const auto& [name_space, watch] : watches_) watch->start();
   thread_ = std::thread([this] { run(); });
 }
 
+void WorkerList::look_soon() {
+  {
+    std::lock_guard lock(mutex_);
+    look_soon_ = true;
+  }
+  wake_.notify_all();
+}
+
 void WorkerList::run() {
-  const auto stopping = [this] { return stopping_; };
   for (std::unique_lock lock(mutex_); !stopping_;) {
+    look_soon_ = false;
     lock.unlock();
     refresh();
     lock.lock();
-    wake_.wait_for(lock, std::chrono::milliseconds(interval_ms_), stopping);
+    wake_.wait_for(lock, std::chrono::milliseconds(interval_ms_),
+                   [this] { return stopping_ || look_soon_; });
   }
 }
 
 void WorkerList::refresh() {
-  std::set<std::string> wanted;
-  for (const std::string& entry : entries()) {
-    if (is_dns(entry)) {
-      resolve(entry, wanted);
+  std::vector<Entry> view;
+  for (const std::string& text : entries()) {
+    Entry entry{.text = text};
+    if (is_dns(text)) {
+      entry.addresses = resolve(text);
+    } else if (is_kube_entry(text)) {
+      entry.addresses = watched(text);
     } else {
-      wanted.insert(entry);
+      entry.addresses.emplace(text, AddressHint{});
+    }
+    if (const auto trouble = told_.find(text); trouble != told_.end())
+      entry.trouble = trouble->second;
+    view.push_back(std::move(entry));
+  }
+  std::map<std::string, AddressHint> now;
+  std::set<std::string> wanted;
+  for (const Entry& entry : view) {
+    for (const auto& [address, hint] : entry.addresses) {
+      // Whoever wants an address outdoes whoever does not.
+      const auto [at, added] = now.try_emplace(address, hint);
+      if (!added && hint.withheld.empty()) at->second = hint;
+      if (hint.withheld.empty()) wanted.insert(address);
     }
   }
+  {
+    std::lock_guard lock(mutex_);
+    view_ = std::move(view);
+  }
+  give_hints(now);
+  dial(std::move(wanted));
+}
+
+void WorkerList::give_hints(const std::map<std::string, AddressHint>& now) {
+  if (watches_.empty()) return;  // nobody else has any
+  for (auto it = hints_.begin(); it != hints_.end();) {
+    const bool gone = !now.contains(it->first);
+    if (gone) links_.hint(it->first, {.withheld = "gone"});
+    it = gone ? hints_.erase(it) : std::next(it);
+  }
+  for (const auto& [address, hint] : now) {
+    if (!hint.withheld.empty() && !hints_.contains(address)) continue;  // never dialled
+    AddressHint& told = hints_[address];
+    if (std::exchange(told, hint) != hint) links_.hint(address, hint);
+  }
+}
+
+void WorkerList::dial(std::set<std::string> wanted) {
   for (const std::string& address : wanted) {
     if (dialled_.contains(address)) continue;
     log_info("worker_address_added", {{"address", address}});
@@ -115,14 +174,26 @@ void WorkerList::refresh() {
   dialled_ = std::move(wanted);
 }
 
+std::vector<WorkerList::Entry> WorkerList::view() const {
+  std::lock_guard lock(mutex_);
+  return view_;
+}
+
+void WorkerList::tell(const char* event, const std::string& subject, const std::string& reason) {
+  if (reason.empty()) {
+    told_.erase(subject);
+  } else if (std::exchange(told_[subject], reason) != reason) {
+    log_warn(event, {{"subject", subject}, {"reason", reason}});
+  }
+}
+
 std::vector<std::string> WorkerList::entries() {
   if (!file_.empty()) {
     try {
       file_entries_ = read_entries(file_);
-      told_.erase(file_);
+      tell("workers_file_kept", file_, "");
     } catch (const ConfigError& error) {
-      if (std::exchange(told_[file_], error.what()) != error.what())
-        log_error("workers_file_kept", {{"reason", error.what()}});
+      tell("workers_file_kept", file_, error.what());
     }
   }
   std::vector<std::string> entries = static_entries_;
@@ -130,19 +201,30 @@ std::vector<std::string> WorkerList::entries() {
   return entries;
 }
 
-void WorkerList::resolve(const std::string& entry, std::set<std::string>& wanted) {
+std::map<std::string, AddressHint> WorkerList::resolve(const std::string& entry) {
   const Result<std::vector<std::string>> found = resolve_(entry.substr(kDns.size()));
   std::vector<std::string>& answer = last_answers_[entry];
   if (found.ok() && !found->empty()) {
     answer = *found;
-    told_.erase(entry);
+    tell("worker_name_kept", entry, "");
   } else {
-    const std::string reason = found.ok() ? "no address" : found.status().message();
-    if (std::exchange(told_[entry], reason) != reason)
-      log_warn("worker_name_kept",
-               {{"entry", entry}, {"reason", reason}, {"addresses", answer.size()}});
+    tell("worker_name_kept", entry, found.ok() ? "no address" : found.status().message());
   }
-  wanted.insert(answer.begin(), answer.end());
+  std::map<std::string, AddressHint> addresses;
+  for (const std::string& address : answer) addresses.emplace(address, AddressHint{});
+  return addresses;
+}
+
+std::map<std::string, AddressHint> WorkerList::watched(const std::string& entry) {
+  const KubeService& service = services_.at(entry);
+  const KubeWatch& watch = *watches_.at(service.name_space);
+  KubeEndpoints endpoints = watch.endpoints(service.service, service.port);
+  if (const std::string trouble = watch.trouble(); !trouble.empty()) {
+    told_[entry] = trouble;  // the watch has logged it
+  } else {
+    tell("worker_service_empty", entry, endpoints.empty() ? "it has no endpoint" : "");
+  }
+  return endpoints;
 }
 
 Result<std::vector<std::string>> WorkerList::resolve_by_system(const std::string& name_port) {

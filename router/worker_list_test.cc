@@ -2,11 +2,16 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <mutex>
 #include <optional>
+
+#include "router/fake_kube.h"
 
 #include "tests/doctest.h"
 
@@ -23,7 +28,8 @@ struct Fixture {
               [this](const std::string& address) {
                 connected.erase(address);
                 released.push_back(address);
-              }},
+              },
+              [](const std::string&, const AddressHint&) {}},
              [this](const std::string& name) -> Result<Names> {
                asked.push_back(name);
                if (!answer) return unavailable("the name service is away");
@@ -109,18 +115,79 @@ TEST_CASE("workers join and leave by the file; a broken file changes nothing") {
   CHECK(f.released == Names{"a:1"});
 }
 
+// What a list on its own thread has asked for.
+struct Told {
+  WorkerList::Links links() {
+    const auto noted = [this](auto change) {
+      {
+        std::lock_guard lock(mutex);
+        change();
+      }
+      changed.notify_all();
+    };
+    return {[this, noted](const std::string& a) { noted([&] { dialled.insert(a); }); },
+            [this, noted](const std::string& a) { noted([&] { dialled.erase(a); }); },
+            [this, noted](const std::string& a, const AddressHint& hint) {
+              noted([&] { withheld[a] = hint.withheld; });
+            }};
+  }
+  bool comes_to(const std::set<std::string>& addresses, const std::string& address = "",
+                const std::string& reason = "") {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::seconds(60),
+                            [&] { return dialled == addresses && withheld[address] == reason; });
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::string> dialled;
+  std::map<std::string, std::string> withheld;
+};
+
+TEST_CASE("endpoints of a Service are dialled while they are ready, and withheld when they go") {
+  FakeKube kube;
+  RouterConfig config = with_workers("b:1, kube:ns/svc:7100");
+  config.kube = kube.config();
+  config.kube.idle_timeout_ms = 100;  // the next watch takes the next step of the script
+  const auto slice = [](const Names& endpoints) {
+    return FakeKube::slice("a", "svc", 1, endpoints);
+  };
+  const auto change = [&](const Names& endpoints) -> FakeKube::Step {
+    const std::string event = FakeKube::event("MODIFIED", slice(endpoints));
+    return {{FakeKube::watch_head(), FakeKube::chunk(event)}, /*hold=*/true};
+  };
+  Told told;
+  kube.then({{FakeKube::answer(200, FakeKube::list(1, {slice({"10.0.0.1", "!10.0.0.2"})}))}});
+  WorkerList list(config, told.links());
+  list.start();
+  CHECK(told.comes_to({"b:1", "10.0.0.1:7100"}));
+  kube.then(change({"~10.0.0.1", "10.0.0.2"}));
+  CHECK(told.comes_to({"b:1", "10.0.0.2:7100"}, "10.0.0.1:7100", "terminating"));
+  kube.then(change({"10.0.0.2"}));
+  CHECK(told.comes_to({"b:1", "10.0.0.2:7100"}, "10.0.0.1:7100", "gone"));
+  kube.then(change({"10.0.0.1", "!10.0.0.2"}));
+  CHECK(told.comes_to({"b:1", "10.0.0.1:7100"}, "10.0.0.2:7100", "not ready"));
+  const std::vector<WorkerList::Entry> view = list.view();
+  CHECK(view[1].text == "kube:ns/svc:7100");
+  CHECK(view[1].addresses.at("10.0.0.2:7100").withheld == "not ready");
+}
+
 TEST_CASE("entries that make no sense are a start-up error") {
   CHECK_THROWS_AS(Fixture(with_workers("nonsense")), ConfigError);
   CHECK_THROWS_AS(Fixture(with_workers("dns:pool")), ConfigError);
   CHECK_THROWS_AS(Fixture(with_workers("", "/nonexistent/workers")), ConfigError);
+  CHECK_THROWS_AS(Fixture(with_workers("kube:a/b/c:1")), ConfigError);
+  const File file;
+  file.set("kube:ns/svc:1\n");
+  CHECK_THROWS_AS(Fixture(with_workers("", file.path)), ConfigError);
 }
 
 TEST_CASE("the list looks by itself, and ends while it waits") {
   RouterConfig config = with_workers("a:1");
   config.route.discovery_interval_ms = 3'600'000;
   std::promise<std::string> connected;
-  WorkerList list(config, {[&](const std::string& address) { connected.set_value(address); },
-                           [](const std::string&) {}});
+  WorkerList list(config,
+                  {[&](const std::string& address) { connected.set_value(address); },
+                   [](const std::string&) {}, [](const std::string&, const AddressHint&) {}});
   list.start();
   CHECK(connected.get_future().get() == "a:1");
 }

@@ -73,6 +73,7 @@ Branch* Scheduler::Impl::victim_for(const Branch& branch) const {
 }
 
 void Scheduler::Impl::preempt(Branch& branch) {
+  ++preemptions_;
   in_flight_.drop_after(branch.pages.take_all());
   close_slots(branch);
   branch.next_pos = branch.computed = branch.published = 0;

@@ -46,6 +46,10 @@ bool Scheduler::preempted_waiting() const {
   return impl_->stalled() || !impl_->branches(Stage::kPreempted).empty();
 }
 
+int64_t Scheduler::preemptions() const {
+  return impl_->preemptions();
+}
+
 int32_t Scheduler::running() const {
   size_t choices = 0;
   for (Stage stage : {Stage::kPrefilling, Stage::kDecoding}) {

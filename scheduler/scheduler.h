@@ -123,6 +123,7 @@ class Scheduler {
   // D's admission gives no grants while this holds: a preempted choice waits to resume, or a
   // running one for a page.
   bool preempted_waiting() const;
+  int64_t preemptions() const;    // since the start
   int32_t running() const;        // choices in the batch: decoding, or of prompts being computed
   int32_t waiting() const;        // requests without pages, and preempted choices
   int64_t queued_tokens() const;  // prompt tokens not computed yet

@@ -51,6 +51,7 @@ class Scheduler::Impl {
 
   const BranchSet& branches(Stage stage) const { return by_stage_[static_cast<size_t>(stage)]; }
   bool stalled() const { return stalled_; }
+  int64_t preemptions() const { return preemptions_; }
   const Request* find(SeqId seq) const {
     const auto found = requests_.find(seq);
     return found == requests_.end() ? nullptr : found->second.get();
@@ -127,7 +128,8 @@ class Scheduler::Impl {
   FairOrder fair_order_;
   PrefillRate prefill_rate_;
   std::vector<SeqId> ended_;  // since the last step completed
-  bool stalled_ = false;      // a running choice waited for a page when the last step was built
+  int64_t preemptions_ = 0;
+  bool stalled_ = false;  // a running choice waited for a page when the last step was built
   uint64_t next_seq_ = 1;
   uint64_t next_branch_ = 1;
   uint64_t next_step_ = 1;

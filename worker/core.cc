@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/log.h"
+
 namespace baton {
 
 namespace {
@@ -51,7 +53,7 @@ WorkerCore::WorkerCore(const WorkerConfig& config, PeerInfo self, Parts parts)
       routers_(parts.outbox),
       push_side_(config.prefill, config.kvtransfer.attach_timeout_ms,
                  config.scheduler.priority_tokens, parts.layout, parts.scheduler,
-                 parts.prefix_cache, parts.mover, parts.outbox, routers_, parts.clock),
+                 parts.prefix_cache, parts.mover, parts.outbox, routers_, parts.clock, parts.watch),
       landing_side_(config.decode, config.scheduler.priority_tokens, parts.layout, parts.scheduler,
                     parts.ledger, parts.prefix_cache, parts.mover, parts.outbox, routers_,
                     parts.clock) {}
@@ -61,6 +63,7 @@ void WorkerCore::handle(WorkerEvent event) {
   if (auto* link = std::get_if<LinkEvent>(&event)) {
     std::visit([this](auto&& what) { on(std::move(what)); }, std::move(*link));
   } else if (auto* moved = std::get_if<MoverEvent>(&event)) {
+    if (moved->kind == MoverEvent::Kind::kBroken) return broken("the handoff: " + moved->error);
     const bool of_landing =
         moved->kind == MoverEvent::Kind::kPeerDead || moved->kind == MoverEvent::Kind::kVerified;
     if (of_landing) {
@@ -266,9 +269,7 @@ void WorkerCore::prepare_steps() {
 void WorkerCore::on(StepOutput output) {
   measure(output);
   if (!output.error.empty()) {  // what this step computed cannot be trusted: the process ends
-    fatal_error_ = output.error;
-    hand_back("the engine failed: " + output.error);
-    return;
+    return broken("the engine: " + output.error);
   }
   StepResult result = parts_.scheduler.complete(output);
   // Before the tokens: the router forgets a request with its last one.
@@ -279,10 +280,15 @@ void WorkerCore::on(StepOutput output) {
   for (PromptDone& done : result.prompts_done) {
     counters_.prompt_tokens_cached += done.cached_tokens;
     landing_side_.on_prompt_done(done);
-    push_side_.on_prompt_done(std::move(done));
+    push_side_.on_prompt_done(std::move(done), output.computed_at_us);
   }
   send_events(std::move(result.events));
   end_sequences(result.ended);
+}
+
+void WorkerCore::broken(const std::string& error) {
+  fatal_error_ = error;
+  hand_back("the worker has failed: " + error);
 }
 
 void WorkerCore::end_sequences(const std::vector<SeqId>& ended) {
@@ -300,6 +306,9 @@ void WorkerCore::measure(const StepOutput& output) {
   counters_.prompt_tokens += size.prefill_tokens;
   counters_.generation_tokens += std::ssize(output.sampled);
   if (output.compute_us <= 0) return;
+  log_debug("step", {{"prefill_tokens", size.prefill_tokens},
+                     {"decodes", size.decodes},
+                     {"compute_us", output.compute_us}});
   const auto us = static_cast<double>(output.compute_us);
   if (size.prefill_tokens >= 16)
     average_in(counters_.prefill_tokens_per_s, 1e6 * static_cast<double>(size.prefill_tokens) / us);

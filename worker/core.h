@@ -45,6 +45,7 @@ class WorkerCore {
     Outbox& outbox;
     StepRunner& engine;
     const Clock& clock;
+    HandoffWatch* watch = nullptr;  // counts handoffs; null: nobody
   };
   WorkerCore(const WorkerConfig& config, PeerInfo self, Parts parts);
 
@@ -67,6 +68,7 @@ class WorkerCore {
   WorkerView view() const;
   PageAges page_ages() const;
   int64_t step_running_us() const;  // how long the engine has been at its step; 0: it has none
+  int64_t preemptions() const { return parts_.scheduler.preemptions(); }
   const WorkerCounters& counters() const { return counters_; }
   const PushSide& push_side() const { return push_side_; }
   const LandingSide& landing_side() const { return landing_side_; }
@@ -89,6 +91,7 @@ class WorkerCore {
   void end_sequences(const std::vector<SeqId>& ended);
   void send_events(std::vector<TokenEvent> events);
   void measure(const StepOutput& output);
+  void broken(const std::string& error);  // the process must end
   int64_t queued_tokens() const;
   void publish_status();
   bool owes(const AttemptId& id) const;

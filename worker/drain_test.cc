@@ -99,7 +99,7 @@ TEST_CASE("a failed engine: every router hears at once that its requests can go 
   broken.step = 1;
   broken.error = "device lost";
   w.core.handle(std::move(broken));
-  CHECK(w.core.fatal_error() == "device lost");
+  CHECK(w.core.fatal_error() == "the engine: device lost");
   for (const auto& [router, id] :
        {std::pair(kRouter, decoding.id), {kOtherRouter, prefilling.id}}) {
     const std::vector<Failed> failed = w.outbox.take<Failed>(router);
@@ -107,6 +107,20 @@ TEST_CASE("a failed engine: every router hears at once that its requests can go 
     CHECK(failed[0].id == id);
     CHECK(failed[0].retryable);
   }
+}
+
+TEST_CASE("a broken handoff thread ends the worker, and every attempt goes back to its router") {
+  TestCore w(60);
+  const SequenceSpec s = TestCore::sequence(1, 200, 400);
+  w.send_prefill(s);
+  w.send_grant(s, 7);
+  w.step();
+  w.core.handle(MoverEvent{.kind = MoverEvent::Kind::kBroken, .error = "push slices: lost"});
+  CHECK(w.core.fatal_error() == "the handoff: push slices: lost");
+  const std::vector<Failed> failed = w.outbox.take<Failed>(kRouter);
+  REQUIRE(failed.size() == 1);
+  CHECK(failed[0].id == s.id);
+  CHECK(failed[0].retryable);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "worker/engine_thread.h"
 
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
@@ -7,8 +8,10 @@
 namespace baton {
 
 namespace {
-constexpr size_t kStepsMax = 16;  // far above scheduler.steps_ahead + 1
-}
+// The scheduler gives out scheduler.steps_ahead + 1 at most before it has a result: more here are a
+// bug, not load.
+constexpr size_t kStepsMax = 16;
+}  // namespace
 
 EngineThread::EngineThread(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)) {
   engine_.on_step_done([this] {
@@ -61,6 +64,14 @@ EngineThread::Work EngineThread::next_work(int32_t in_flight) {
 }
 
 void EngineThread::run() {
+  try {
+    compute();
+  } catch (const std::exception& error) {
+    sink_({.error = error.what()});
+  }
+}
+
+void EngineThread::compute() {
   for (int32_t in_flight = 0;;) {
     Work work = next_work(in_flight);
     if (work.step) {

@@ -1,6 +1,7 @@
 // The engine's own thread: computes the steps that the loop prepares, one after the other, and
 // posts what came out. An engine that takes several steps at once gets the next one while it is
-// still at the last.
+// still at the last. An engine that throws has failed for good: that is posted as a step's error
+// and nothing is computed any more.
 #pragma once
 
 #include <condition_variable>
@@ -41,6 +42,7 @@ class EngineThread final : public StepRunner {
   };
   Work next_work(int32_t in_flight);
   void run();
+  void compute();
 
   Engine& engine_;
   const Sink sink_;

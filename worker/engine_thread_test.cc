@@ -2,6 +2,8 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,7 @@ class ManualEngine final : public Engine {
   }
   StepOutput collect() override {
     std::lock_guard lock(mutex_);
+    if (!failure_.empty()) throw std::runtime_error(failure_);
     return {.step = submitted_.at(collected_++)};
   }
   void on_step_done(std::function<void()> notify) override { notify_ = std::move(notify); }
@@ -39,6 +42,10 @@ class ManualEngine final : public Engine {
     return submitted_.size();
   }
   void finish_step() { notify_(); }
+  void fail_next(const std::string& failure) {
+    std::lock_guard lock(mutex_);
+    failure_ = failure;
+  }
 
  private:
   const int32_t in_flight_max_;
@@ -47,6 +54,7 @@ class ManualEngine final : public Engine {
   std::condition_variable changed_;
   std::vector<uint64_t> submitted_;
   size_t collected_ = 0;
+  std::string failure_;
 };
 
 }  // namespace
@@ -95,4 +103,27 @@ TEST_CASE("ending collects what is in flight, so that the engine is idle afterwa
   }
   CHECK(collected == 0);  // nobody is told any more
   CHECK_THROWS(engine.collect());
+}
+
+TEST_CASE("what an engine throws is the error of a step, and the last thing that it does") {
+  for (const int32_t in_flight_max : {1, 2}) {
+    ManualEngine engine(in_flight_max);
+    BoundedQueue<std::string> errors(16);
+    {
+      EngineThread thread(engine, [&](const StepOutput& output) {
+        std::string error = output.error;
+        REQUIRE(errors.try_push(std::move(error)));
+      });
+      engine.fail_next("rope_kv: an illegal memory access was encountered");
+      thread.submit({.step = 1});
+      if (in_flight_max > 1) {
+        engine.wait_submitted(1);
+        engine.finish_step();
+      }
+      CHECK(errors.pop() == "rope_kv: an illegal memory access was encountered");
+      thread.submit({.step = 2});
+    }
+    CHECK(engine.submitted() == 1);
+    CHECK(errors.size() == 0);
+  }
 }

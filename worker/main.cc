@@ -1,12 +1,15 @@
 // baton-worker --role prefill|decode|both --model PATH --listen HOST:PORT
 #include <pthread.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "base/log.h"
 #include "config/settings.h"
+#include "worker/metric_table.h"
 #include "worker/worker_process.h"
 
 namespace {
@@ -29,14 +32,26 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a log file that may not grow: its lines are lost
   try {
-    baton::WorkerProcess worker(baton::parse_worker_config(argc, argv));
+    const baton::WorkerConfig config = baton::parse_worker_config(
+        argc, argv,
+        {{"--metrics-markdown", "Print the page of a worker's metrics and end.",
+          baton::worker_metrics_markdown}});
+    std::atomic<baton::WorkerProcess*> started{nullptr};
     std::jthread signals([&](const std::stop_token& token) {
       const timespec tick{.tv_sec = 0, .tv_nsec = 200'000'000};
       while (!token.stop_requested()) {
-        if (sigtimedwait(&stop_signals, nullptr, &tick) > 0) worker.stop();
+        if (sigtimedwait(&stop_signals, nullptr, &tick) <= 0) continue;
+        baton::WorkerProcess* const worker = started.load();
+        if (worker == nullptr) std::_Exit(0);  // it is still loading: there is nothing to drain
+        worker->stop();
       }
     });
-    return worker.run();
+    baton::WorkerProcess worker(config);
+    started = &worker;
+    const int status = worker.run();
+    signals.request_stop();
+    signals.join();
+    return status;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "baton-worker: %s\n", error.what());
     return 2;

@@ -3,12 +3,14 @@
 
 #include <memory>
 
+#include "config/config.h"
 #include "kvtransfer/handoff_memory.h"
 #include "model/engine.h"
 
 namespace baton {
 
 // Null: the host's memory.
-std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel& model);
+std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel& model,
+                                               const KvTransferConfig& config);
 
 }  // namespace baton

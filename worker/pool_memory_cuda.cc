@@ -2,9 +2,10 @@
 
 namespace baton {
 
-std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel& model) {
+std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel& model,
+                                               const KvTransferConfig& config) {
   if (model.cuda_device < 0) return nullptr;
-  return make_cuda_handoff_memory(model.cuda_device);
+  return make_cuda_handoff_memory(model.cuda_device, config.push_sms);
 }
 
 }  // namespace baton

@@ -2,7 +2,7 @@
 
 namespace baton {
 
-std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel&) {
+std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel&, const KvTransferConfig&) {
   return nullptr;
 }
 

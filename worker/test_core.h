@@ -84,14 +84,16 @@ inline WorkerConfig core_config() {
 }
 
 struct TestCore {
-  explicit TestCore(int32_t pages = 64, const WorkerConfig& worker_config = core_config())
+  explicit TestCore(int32_t pages = 64, const WorkerConfig& worker_config = core_config(),
+                    HandoffWatch* watch = nullptr)
       : config(worker_config),
         layout{{test_group()}},
         ledger({pages}),
         cache(layout, ledger, 5, config.scheduler.prefix_cache),
         engine(layout, {pages}, 4096),
         scheduler(config.scheduler, layout, 4096, ledger, cache, clock),
-        core(config, self(), {layout, ledger, cache, scheduler, mover, outbox, steps, clock}) {
+        core(config, self(),
+             {layout, ledger, cache, scheduler, mover, outbox, steps, clock, watch}) {
     ledger.set_eviction_listener(&cache);
     for (const LinkId link : {kRouter, kOtherRouter}) {
       core.handle(LinkEvent(LinkUp{link, {.epoch = link, .role = Role::kRouter}, ""}));

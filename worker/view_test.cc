@@ -74,6 +74,18 @@ TEST_CASE("names that are no text do not break the answer") {
   CHECK(Json::accept(handoffs_json(view)));
 }
 
+TEST_CASE("a worker says what it is and how much it holds") {
+  WorkerInfo info{.peer = {.worker_id = "w", .role = Role::kDecode, .kv_compat_id = "kv"},
+                  .groups = {{100, 16}, {20, 64}}};
+  const Json said = Json::parse(info_json(info));
+  CHECK(said["role"] == "decode");
+  CHECK(said["clique"].is_null());
+  CHECK(said["capacity"]["tokens"] == 1280);
+  CHECK(said["capacity"]["kv_groups"][0]["tokens"] == 1600);
+  info.peer.clique = "u.1";
+  CHECK(Json::parse(info_json(info))["clique"] == "u.1");
+}
+
 TEST_CASE("a view is asked for through the inbox") {
   TestCore w;
   auto answer = std::make_shared<std::promise<WorkerView>>();

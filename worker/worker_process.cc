@@ -2,12 +2,16 @@
 
 #include <random>
 
+#include "base/hello.h"
 #include "base/log.h"
+#include "worker/nvlink_clique.h"
 #include "worker/pool_memory.h"
 
 namespace baton {
 
 namespace {
+
+constexpr int64_t kFabricWaitMs = 10'000;  // for an NVLink fabric that is coming up
 
 Role parse_role(const std::string& role) {
   if (role == "prefill") return Role::kPrefill;
@@ -24,7 +28,7 @@ std::string host_of(const std::string& address) {
   return address.substr(0, address.rfind(':'));
 }
 
-LoadedModel load(const WorkerConfig& config, LayerSink* sink) {
+LoadedModel load(const WorkerConfig& config, LayerSink* sink, Startup& startup) {
   const bool cuda = config.device != "cpu";
   const auto or_default = [](auto value, auto fallback) { return value > 0 ? value : fallback; };
   EngineOptions options;
@@ -42,7 +46,24 @@ LoadedModel load(const WorkerConfig& config, LayerSink* sink) {
   options.slab_bytes = config.kv.slab_mib << 20;
   options.step_tokens_max = config.scheduler.step_tokens;
   options.context_len_max = config.context_len;
-  return load_model(config.model, options, sink);
+  LoadedModel model = load_model(config.model, options, sink,
+                                 [&startup](double fraction) { startup.loaded(fraction); });
+  startup.loaded(1);
+  return model;
+}
+
+// They go into the hello. Throws ConfigError.
+void check_places(const WorkerConfig& config) {
+  for (const auto& [name, value] :
+       {std::pair("zone", &config.zone), std::pair("nvlink_clique", &config.nvlink_clique)}) {
+    if (value->size() > kPlaceBytesMax)
+      throw ConfigError(std::string(name) + ": got " + std::to_string(value->size()) +
+                        " bytes, want at most " + std::to_string(kPlaceBytesMax));
+  }
+}
+
+StatusReply unavailable_reply(const std::string& reason) {
+  return {.code = 503, .body = reason + "\n"};
 }
 
 std::vector<int32_t> pages_per_group(const LoadedModel& model) {
@@ -56,19 +77,26 @@ std::vector<int32_t> pages_per_group(const LoadedModel& model) {
 WorkerProcess::WorkerProcess(WorkerConfig config)
     : config_(std::move(config)),
       epoch_(random_epoch()),
-      model_(load(config_, &layer_sink_)),
+      status_server_(serve_status()),
+      model_(load(config_, &layer_sink_, startup_)),
       ledger_(pages_per_group(model_)),
       prefix_cache_(model_.layout, ledger_, random_epoch(), config_.scheduler.prefix_cache),
       scheduler_(config_.scheduler, model_.layout, model_.facts.context_len, ledger_, prefix_cache_,
                  clock_),
-      metrics_(model_.facts.name, config_.role) {
+      metrics_({.model_name = model_.facts.name,
+                .kv_compat_id = model_.facts.kv_compat_id,
+                .page_tokens = model_.layout.groups.front().page_tokens,
+                .pages = ledger_.counts(0).total},
+               config_) {
   ledger_.set_eviction_listener(&prefix_cache_);
+  if (config_.log_debug) set_log_level(LogLevel::kDebug);
   if (config_.worker_id.empty()) config_.worker_id = config_.listen;
+  config_.nvlink_clique = clique();
   credentials_ = std::make_shared<CredentialFiles>(config_.link);
   mover_ = make_page_mover(
       config_.kvtransfer, model_.layout, pools(), host_of(config_.listen), clock_,
       [this](MoverEvent event) { inbox_.push(std::move(event)); }, credentials_,
-      memory_of_pools(model_));
+      memory_of_pools(model_, config_.kvtransfer));
   layer_sink_.sink = mover_.get();
   engine_thread_ = std::make_unique<EngineThread>(
       *model_.engine, [this](StepOutput output) { inbox_.push(std::move(output)); });
@@ -78,19 +106,17 @@ WorkerProcess::WorkerProcess(WorkerConfig config)
   core_ = std::make_unique<WorkerCore>(
       config_, self(),
       WorkerCore::Parts{model_.layout, ledger_, prefix_cache_, scheduler_, *mover_, *links_,
-                        *engine_thread_, clock_});
-  if (!config_.metrics_listen.empty()) {
-    status_server_ = std::make_unique<StatusServer>(
-        config_.metrics_listen, [this](const std::string& path) { return answer(path); });
-  }
+                        *engine_thread_, clock_, &metrics_});
   log_info("worker_ready", {{"role", config_.role},
                             {"listen", config_.listen},
                             {"model", model_.facts.name},
                             {"kv_compat_id", model_.facts.kv_compat_id},
                             {"numerics_id", model_.facts.numerics_id},
                             {"pages", ledger_.counts(0).total}});
+  info_ = info_json(info());
   round_us_ = clock_.now_us();
   ready_ = true;
+  startup_.finish();
 }
 
 // Threads first: after this nobody pushes into the inbox or reads a page.
@@ -110,7 +136,7 @@ int WorkerProcess::run() {
     for (WorkerEvent& event : events) core_->handle(std::move(event));
     core_->on_timer();
     core_->prepare_steps();
-    metrics_.update(core_->status(), core_->counters(), prefix_cache_, core_->page_ages());
+    metrics_.update(*core_, prefix_cache_);
     step_running_us_ = core_->step_running_us();
     round_us_ = clock_.now_us();
     const int64_t took_us = round_us_ - begin_us;
@@ -121,7 +147,7 @@ int WorkerProcess::run() {
       drain_until_us = core_->drain_since_us() + config_.drain_timeout_ms * 1000;
     }
   }
-  if (!core_->fatal_error().empty()) log_error("engine_failed", {{"error", core_->fatal_error()}});
+  if (!core_->fatal_error().empty()) log_error("worker_failed", {{"error", core_->fatal_error()}});
   log_info("worker_leaves",
            {{"drained", core_->drained()}, {"handed_back", core_->counters().handed_back}});
   return core_->drained() && core_->fatal_error().empty() ? 0 : 1;
@@ -140,7 +166,31 @@ PeerInfo WorkerProcess::self() const {
           .kv_compat_id = model_.facts.kv_compat_id,
           .model_name = model_.facts.name,
           .context_len = model_.facts.context_len,
-          .vocab_size = model_.facts.vocab_size};
+          .vocab_size = model_.facts.vocab_size,
+          .clique = config_.nvlink_clique,
+          .zone = config_.zone};
+}
+
+std::string WorkerProcess::clique() const {
+  if (config_.nvlink_clique != "auto") return config_.nvlink_clique;
+  return model_.cuda_device < 0 ? "" : nvlink_clique(model_.cuda_device, kFabricWaitMs);
+}
+
+WorkerInfo WorkerProcess::info() const {
+  WorkerInfo info{.peer = self(),
+                  .numerics_id = model_.facts.numerics_id,
+                  .device = config_.device,
+                  .weight_bytes = model_.facts.weight_bytes};
+  for (size_t g = 0; g < model_.pools.size(); ++g)
+    info.groups.push_back({model_.pools[g]->num_pages(), model_.layout.groups[g].page_tokens});
+  return info;
+}
+
+std::unique_ptr<StatusServer> WorkerProcess::serve_status() {
+  check_places(config_);
+  if (config_.metrics_listen.empty()) return nullptr;
+  return std::make_unique<StatusServer>(config_.metrics_listen,
+                                        [this](const std::string& path) { return answer(path); });
 }
 
 bool WorkerProcess::alive() const {
@@ -149,17 +199,26 @@ bool WorkerProcess::alive() const {
 }
 
 StatusReply WorkerProcess::answer(const std::string& path) {
-  const auto probe = [](bool good, const char* bad) {
-    return good ? StatusReply{200, "text/plain", "ok\n"} : StatusReply{503, "text/plain", bad};
-  };
+  if (startup_.finished()) return answer_of_started(path);
+  if (path == "/livez") return {};                                // loading may take its time
+  if (path == "/metrics") return {200, kMetricsContentType, ""};  // nothing is measured so far
+  return unavailable_reply(startup_.stage());
+}
+
+StatusReply WorkerProcess::answer_of_started(const std::string& path) {
   if (path == "/metrics") {
     metrics_.update_links(links_->stats());
     return {200, kMetricsContentType, metrics_.text()};
   }
-  if (path == "/livez") return probe(alive(), "the loop or a step of the engine stands still\n");
-  if (path == "/readyz") return probe(ready_, "not ready\n");
+  if (path == "/startupz") return {};
+  if (path == "/livez")
+    return alive() ? StatusReply{}
+                   : unavailable_reply("the loop or a step of the engine stands still");
+  if (path == "/readyz") return ready_ ? StatusReply{} : unavailable_reply("draining");
+  if (path == "/info") return {200, "application/json", info_};
   if (path == "/debug/pages" || path == "/debug/handoffs") return debug(path);
-  return {404, "text/plain", "want /metrics, /livez, /readyz, /debug/pages or /debug/handoffs\n"};
+  return {404, "text/plain",
+          "want /metrics, /startupz, /livez, /readyz, /info, /debug/pages or /debug/handoffs\n"};
 }
 
 // The loop owns what is asked for, so the question goes through its inbox.
@@ -169,7 +228,7 @@ StatusReply WorkerProcess::debug(const std::string& path) {
   inbox_.push(ViewWish{std::move(answer)});
   const auto patience = std::chrono::milliseconds(config_.debug_wait_ms);
   if (view.wait_for(patience) != std::future_status::ready)
-    return {503, "text/plain", "the loop does not answer\n"};
+    return unavailable_reply("the loop does not answer");
   const WorkerView now = view.get();
   return {200, "application/json", path == "/debug/pages" ? pages_json(now) : handoffs_json(now)};
 }

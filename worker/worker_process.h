@@ -14,6 +14,7 @@
 #include "worker/core.h"
 #include "worker/engine_thread.h"
 #include "worker/inbox.h"
+#include "worker/startup.h"
 #include "worker/worker_metrics.h"
 
 namespace baton {
@@ -36,13 +37,21 @@ class WorkerProcess {
     void layer_written(const StepInput& step, int32_t layer) override {
       if (sink != nullptr) sink->layer_written(step, layer);
     }
+    bool layers_enqueued(const StepInput& step, std::span<void* const> written) override {
+      return sink != nullptr && sink->layers_enqueued(step, written);
+    }
     LayerSink* sink = nullptr;
   };
 
   std::vector<PagePool*> pools() const;
   PeerInfo self() const;
-  // The status server's thread.
+  std::unique_ptr<StatusServer> serve_status();
+  std::string clique() const;
+  WorkerInfo info() const;
+  // The status server's thread. It answers while the model is being loaded too, when the parts
+  // below the server are not there yet: startup_ says.
   StatusReply answer(const std::string& path);
+  StatusReply answer_of_started(const std::string& path);
   StatusReply debug(const std::string& path);
   bool alive() const;
 
@@ -52,6 +61,8 @@ class WorkerProcess {
   SystemClock clock_;
   Inbox inbox_;
   LateSink layer_sink_;
+  Startup startup_;
+  std::unique_ptr<StatusServer> status_server_;
   LoadedModel model_;
   PageLedger ledger_;
   PrefixCache prefix_cache_;
@@ -65,7 +76,7 @@ class WorkerProcess {
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<Links> links_;
   std::unique_ptr<WorkerCore> core_;
-  std::unique_ptr<StatusServer> status_server_;
+  std::string info_;  // of /info; fixed once started
 };
 
 }  // namespace baton

@@ -1,6 +1,10 @@
 #include "worker/worker_view.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+
+#include "base/build_info.h"
 
 namespace baton {
 namespace {
@@ -31,6 +35,34 @@ std::string text(const Json& json) {
 }
 
 }  // namespace
+
+std::string info_json(const WorkerInfo& info) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  Json groups = Json::array();
+  int64_t tokens = INT64_MAX;  // a sequence takes pages of every group
+  for (const WorkerInfo::Group& group : info.groups) {
+    const int64_t held = int64_t{group.pages} * group.page_tokens;
+    groups.push_back(
+        {{"pages", group.pages}, {"page_tokens", group.page_tokens}, {"tokens", held}});
+    tokens = std::min(tokens, held);
+  }
+  const BuildInfo build = build_info();
+  return text({{"worker_id", info.peer.worker_id},
+               {"role", role_name(info.peer.role)},
+               {"model", info.peer.model_name},
+               {"kv_compat_id", info.peer.kv_compat_id},
+               {"numerics_id", info.numerics_id},
+               {"device", info.device},
+               {"clique", or_null(info.peer.clique)},
+               {"zone", or_null(info.peer.zone)},
+               {"capacity",
+                {{"tokens", groups.empty() ? 0 : tokens},
+                 {"context_len", info.peer.context_len},
+                 {"kv_groups", groups},
+                 {"weight_bytes", info.weight_bytes}}},
+               {"version", build.version},
+               {"commit", build.commit}});
+}
 
 std::string pages_json(const WorkerView& view) {
   Json groups = Json::array();

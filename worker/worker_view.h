@@ -1,5 +1,5 @@
-// What a worker holds at one moment, for /debug and /metrics. Plain data: the loop makes it, any
-// thread reads it.
+// What a worker is, for /info, and holds at one moment, for /debug and /metrics. Plain data: the
+// loop makes it, any thread reads it.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,20 @@ struct WorkerView {
   std::vector<HandoffView> attempts;  // that we decode, or are to decode, as D
 };
 
+// What a worker is, for /info: fixed for its life.
+struct WorkerInfo {
+  struct Group {
+    int32_t pages = 0;
+    int32_t page_tokens = 0;
+  };
+  PeerInfo peer;
+  std::string numerics_id;
+  std::string device;
+  int64_t weight_bytes = 0;
+  std::vector<Group> groups;  // per kv_group
+};
+
+std::string info_json(const WorkerInfo& info);
 // Objects of /debug/pages and /debug/handoffs.
 std::string pages_json(const WorkerView& view);
 std::string handoffs_json(const WorkerView& view);

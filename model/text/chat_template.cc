@@ -16,13 +16,14 @@ struct ChatTemplate::Program {
 
 namespace {
 
-// The template's variables; strings inside `messages` are marked as the user's.
+// The template's variables; strings inside `messages` and `documents` are marked as the user's.
 jinja::Value variables_of(jinja::RenderContext& context, const nlohmann::ordered_json& json) {
   if (!json.is_object()) throw jinja::RenderError("context: want a JSON object");
   jinja::DictBuilder variables(context);
   for (const auto& [name, value] : json.items()) {
-    variables.set(jinja::make_text(context, name),
-                  jinja::value_from_json(context, value, name == "messages"));
+    variables.set(
+        jinja::make_text(context, name),
+        jinja::value_from_json(context, value, name == "messages" || name == "documents"));
   }
   return variables.finish();
 }

@@ -32,11 +32,11 @@ class ChatTemplate {
 
   // `context`: messages, tools, add_generation_prompt, bos_token, eos_token and
   // chat_template_kwargs as one JSON object (ordered_json: tojson keeps the order of keys).
-  // `now_unix_s` feeds strftime_now (UTC). Text that came from string values inside `messages` is
-  // returned in spans with parse_special = false, so that user text never becomes a control token;
-  // everything else (template text, bos_token, ...) with parse_special = true. Errors:
-  // INVALID_ARGUMENT with the template's own message for raise_exception; a limit, named; a type
-  // error with its line.
+  // `now_unix_s` feeds strftime_now (UTC). Text that came from string values inside `messages` or
+  // `documents` is returned in spans with parse_special = false, so that user text never becomes a
+  // control token; everything else (template text, bos_token, ...) with parse_special = true.
+  // Errors: INVALID_ARGUMENT with the template's own message for raise_exception; a limit, named; a
+  // type error with its line.
   Result<std::vector<TextSpan>> render(const nlohmann::ordered_json& context,
                                        int64_t now_unix_s) const;
 

@@ -18,10 +18,16 @@ BIN = pathlib.Path(os.environ.get("BATON_BIN", ROOT / "build/release/bin"))
 GOLDEN = ROOT / "tests/golden"
 
 
+_given_ports = set()
+
+
 def free_port() -> int:
-    """Below the range from which the kernel takes ports for outgoing connections: those would get in between."""
+    """Below the range from which the kernel takes ports for outgoing connections: those would get in between. No port twice."""
     while True:
         port = random.SystemRandom().randrange(15000, 32000)
+        if port in _given_ports:
+            continue
+        _given_ports.add(port)
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))

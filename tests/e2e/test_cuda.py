@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from cluster import GOLDEN, Cluster, default_model
+from cluster import GOLDEN, ROOT, Cluster, default_model
+from test_engine_failure import FAILURE, fail_in_mid_load
 from test_golden_handoff import FAMILIES, read_safetensors
 
 ALWAYS_HANDOFF = ["--decode.local-prefill-tokens", "0", "--decode.local-prefill-ratio", "0"]
@@ -108,6 +109,21 @@ def test_pages_cross_from_one_gpu_to_another():
         print([line for line in cluster.workers["prefill-0"].log.read_text().splitlines() if "attach" in line or "transport" in line])
 
 
+def test_a_worker_on_the_second_gpu_decodes_with_heads_of_128():
+    """Kernels that want more shared memory than is a kernel's by default got it on the GPU that is a thread's first, not on the worker's."""
+    gpus = subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=True, text=True).stdout.count("GPU ")
+    if gpus < 2:
+        pytest.skip(f"{gpus} GPU here")
+    two = Cluster(ROOT / "bench/shapes/llama-3.1-8b", worker_args=[*WORKER, "--load-format", "dummy", "--cuda-graphs", "lazy"],
+                  router_args=ROUTER)
+    decode = two.workers["decode-0"].argv
+    decode[decode.index("--device") + 1] = "cuda:1"
+    with two as cluster:
+        prompt = [1000 + i for i in range(300)]
+        assert len(cluster.complete(prompt, max_tokens=20, temperature=0, ignore_eos=True)[0]) == 20
+        assert cluster.handoffs() == 1
+
+
 def gpu_memory_mib():
     query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     return int(subprocess.run(query, capture_output=True, check=True, text=True).stdout.split()[0])
@@ -137,6 +153,14 @@ def test_a_killed_worker_costs_no_request_and_no_gpu_memory(victim):
             pages = cluster.pages(name)
             assert pages["used"] == pages["granted"] == pages["quarantined"] == 0, (name, pages)
         assert gpu_memory_mib() < before - 100, "a dead worker's memory is still mapped by its peers"
+
+
+@pytest.mark.parametrize("victim", ["prefill-0", "decode-0"])
+def test_a_bad_access_on_the_gpu_ends_the_worker_and_costs_no_request(victim):
+    """A kernel writes where nothing is: whichever op hears of it first gives its name."""
+    answers, _, line = fail_in_mid_load(victim, worker_args=WORKER, router_args=ROUTER)
+    assert FAILURE in line
+    assert all(len(answer) == 24 for answer in answers)
 
 
 def test_the_default_model_answers_as_on_the_cpu():

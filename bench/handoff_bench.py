@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""What a handoff costs, end to end: a router, a prefill and a decode worker, prompts of token ids, numbers from the workers' own logs.
+
+  build/venv/bin/python bench/handoff_bench.py                    two GPUs: the shape of Llama-3.1-8B with random weights
+  build/venv/bin/python bench/handoff_bench.py --quick            on CPU: a golden model, a few seconds
+
+Exposed: from the end of the prompt's last kernel to the decode worker's ACK at the prefill worker (its way back included). Idle, and while
+the decode worker is at --decode-batch choices. Prefill: the steps of a prompt that is pushed beside one that is not (max_tokens 1). TTFT: at
+the client, less the prompt's own steps. Decode steps: while prompts of 8192 tokens land (and end with their first token) and while none does.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import pathlib
+import random
+import re
+import socket
+import statistics
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
+from cluster import GOLDEN, ROOT, Cluster  # noqa: E402
+
+FIELD = re.compile(r"(\w+)=(\S+)")
+
+
+class BenchCluster(Cluster):
+    def wait_ready(self, timeout_s=180):
+        super().wait_ready(timeout_s)
+
+
+class LogTail:
+    """Events of one worker's log, as they come."""
+
+    def __init__(self, path):
+        self.file = open(path, errors="replace")
+        self.rest = ""
+
+    def read(self):
+        self.rest += self.file.read()
+        *lines, self.rest = self.rest.split("\n")
+        events = []
+        for line in lines:
+            words = line.split(" ", 3)
+            if len(words) == 4 and words[2] in ("step", "handoff_landed", "handoff_attached"):
+                seconds = time.mktime(time.strptime(words[0][:19], "%Y-%m-%dT%H:%M:%S")) + float(words[0][19:23])
+                events.append((words[2], seconds, dict(FIELD.findall(words[3]))))
+        return events
+
+
+def percentile(values, q):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+def spread(values):
+    return f"p50 {percentile(values, 0.5):8.0f}  p99 {percentile(values, 0.99):8.0f}"
+
+
+class Load:
+    def __init__(self, cluster, options):
+        self.cluster, self.options = cluster, options
+        self.random = random.Random(options.seed)
+        self.prefill = LogTail(cluster.workers["prefill-0"].log)
+        self.decode = LogTail(cluster.workers["decode-0"].log)
+        self.vocab = 250 if options.small else 100000
+
+    def prompt(self, length):
+        return [self.random.randrange(3, self.vocab) for _ in range(length)]
+
+    def request(self, length, **fields):
+        return json.dumps({"prompt": self.prompt(length), "temperature": 0, "ignore_eos": True, **fields})
+
+    def ttft_us(self, body):
+        connection = http.client.HTTPConnection("127.0.0.1", self.cluster.ports[0], timeout=60)
+        connection.connect()
+        begin = time.perf_counter()
+        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        reply.readline()
+        ttft_us = (time.perf_counter() - begin) * 1e6
+        reply.read()
+        if reply.status != 200:
+            raise RuntimeError(f"HTTP {reply.status}")
+        connection.close()
+        return ttft_us
+
+    def one(self, length, pushed):
+        """(TTFT, the prompt's own steps, fields of handoff_landed or None), microseconds."""
+        self.prefill.read()
+        ttft = self.ttft_us(self.request(length, max_tokens=2 if pushed else 1, stream=True))
+        steps, landed, until = 0, None, time.monotonic() + 2
+        while time.monotonic() < until and (steps == 0 or (pushed and landed is None)):
+            for event, _, fields in self.prefill.read():
+                if event == "step":
+                    steps += int(fields["compute_us"]) if int(fields["prefill_tokens"]) > 0 else 0
+                elif event == "handoff_landed":
+                    landed = {key: int(value) for key, value in fields.items()}
+            time.sleep(0.001)
+        if pushed and landed is None:
+            raise RuntimeError("no handoff_landed in the log of the prefill worker")
+        return ttft, steps, landed
+
+
+def print_exposed(load, lengths, repeats, what, limit_s):
+    begin = time.monotonic()
+    for number, length in enumerate(lengths, 1):
+        end = begin + limit_s * number / len(lengths)  # what a short length leaves is the next one's
+        load.one(length, True)  # warm
+        pushed, alone = [], []
+        for i in range(repeats):
+            pushed.append(load.one(length, True))
+            if what == "idle":
+                alone.append(load.one(length, False))
+            if i >= 3 and time.monotonic() > end:
+                break
+        parts = {key: statistics.median(landed[key] for _, _, landed in pushed) for key in ("step_end_us", "copies_us", "commit_us")}
+        line = f"{what:>8} {length:6d} tokens, {len(pushed):3d}x: exposed us {spread([landed['exposed_us'] for *_, landed in pushed])}"
+        line += "  (" + ", ".join(f"{key[:-3]} {value:.0f}" for key, value in parts.items()) + ")"
+        line += f"  TTFT less prefill us {spread([ttft - steps for ttft, steps, _ in pushed])}"
+        if alone:
+            ours, other = (statistics.median(steps for _, steps, _ in some) for some in (pushed, alone))
+            line += f"  prefill us {ours:.0f} pushed, {other:.0f} not ({100 * (ours / other - 1):+.2f} %)"
+        print(line, flush=True)
+
+
+class Background:
+    """`count` choices that decode all the time."""
+
+    def __init__(self, load, count):
+        self.load, self.count, self.stop = load, count, threading.Event()
+        self.connections = [http.client.HTTPConnection("127.0.0.1", load.cluster.ports[0], timeout=600) for _ in range(count)]
+        self.pool = concurrent.futures.ThreadPoolExecutor(count)
+
+    def decode(self, connection, body):
+        try:
+            while not self.stop.is_set():
+                connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+                connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            pass  # __exit__ has cut it off
+
+    def __enter__(self):
+        options = self.load.options
+        for connection in self.connections:
+            self.pool.submit(self.decode, connection, self.load.request(options.background_prompt, max_tokens=options.background_tokens))
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            if any(event == "step" and int(fields["decodes"]) == self.count for event, _, fields in self.load.decode.read()):
+                return self
+            time.sleep(0.01)
+        self.__exit__()
+        raise RuntimeError(f"no step of {self.count} choices at the decode worker")
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for connection in self.connections:
+            if connection.sock is not None:
+                with contextlib.suppress(OSError):  # closed already
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+        self.pool.shutdown()
+
+
+def print_disturbance(load, count, length, window_s, windows):
+    """Windows with and without landings take turns; each step is held against the line through the quiet ones: contexts grow meanwhile."""
+    quiet, busy, landings = [], [], 0
+    stop = threading.Event()
+
+    def land():
+        landed = 0
+        while not stop.is_set():
+            token = load.random.randrange(3, load.vocab)
+            load.ttft_us(load.request(length, max_tokens=4, stream=True, allowed_token_ids=[token], stop_token_ids=[token]))
+            landed += 1
+        return landed
+
+    def steps(into, seconds):
+        wanted, until = len(into) + 20, time.monotonic() + 30
+        while len(into) < wanted and time.monotonic() < until:
+            time.sleep(seconds)
+            for event, at, fields in load.decode.read():
+                if event == "step" and int(fields["decodes"]) == count and int(fields["prefill_tokens"]) == 0:
+                    into.append((at, int(fields["compute_us"])))
+
+    load.decode.read()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for _ in range(windows):
+            steps(quiet, window_s)
+            stop.clear()
+            jobs = [pool.submit(land) for _ in range(2)]
+            time.sleep(window_s / 3)  # until pages land
+            load.decode.read()
+            steps(busy, window_s)
+            stop.set()
+            landings += sum(job.result() for job in jobs)
+            load.decode.read()
+    if len(quiet) < 10 or len(busy) < 10:
+        raise RuntimeError(f"{len(quiet)} and {len(busy)} steps of {count} choices: too few")
+    mean_t = statistics.fmean(t for t, _ in quiet)
+    mean_us = statistics.fmean(us for _, us in quiet)
+    slope = sum((t - mean_t) * (us - mean_us) for t, us in quiet) / max(sum((t - mean_t) ** 2 for t, _ in quiet), 1e-9)
+    shares = [[us / (mean_us + slope * (t - mean_t)) for t, us in some] for some in (quiet, busy)]
+    p50, p99 = ([percentile(share, q) for share in shares] for q in (0.5, 0.99))
+    print(f"decode steps of {count} choices: {mean_us:.0f} us; with {landings} prompts of {length} tokens landing p50 {100 * (p50[1] / p50[0] - 1):+.2f} %,"
+          f" p99 {100 * (p99[1] / p99[0] - 1):+.2f} % ({len(quiet)} steps without, {len(busy)} with; p99 over median without {p99[0] / p50[0]:.3f})", flush=True)
+
+
+def attempt(what, call, *arguments):
+    """A part that fails must not cost the others' numbers."""
+    try:
+        return call(*arguments) is not False
+    except Exception as error:  # whatever it is: said, and the next part goes on
+        print(f"{what} failed: {type(error).__name__}: {error}", flush=True)
+        return False
+
+
+def print_trouble(cluster):
+    """What the processes say of themselves when a number is missing."""
+    for process in [*cluster.workers.values(), *cluster.routers]:
+        lines = [line for line in process.log.read_text(errors="replace").splitlines() if " warn " in line or " error " in line]
+        state = "runs" if process.running() else f"exited with {process.popen.returncode}"
+        print(f"{process.name} {state}: " + " | ".join(line[:200] for line in lines[-3:]), flush=True)
+
+
+def run(cluster, options):
+    load = Load(cluster, options)
+    if not attempt("first request", load.one, options.lengths[0], True):
+        print_trouble(cluster)
+        return False
+    attached = [fields for event, _, fields in LogTail(cluster.workers["prefill-0"].log).read() if event == "handoff_attached"]
+    print(f"seed {options.seed}; attached: {attached}", flush=True)
+    good = attempt("idle", print_exposed, load, options.lengths, options.repeats, "idle", 0.5 * options.limit_s)
+    if options.decode_batch > 0:
+        def busy():
+            with Background(load, options.decode_batch):
+                print_exposed(load, options.lengths, options.repeats, f"batch {options.decode_batch}", 0.35 * options.limit_s)
+                print_disturbance(load, options.decode_batch, options.landing_length, options.window_s, options.windows)
+
+        good = attempt("busy", busy) and good
+    if not good:
+        print_trouble(cluster)
+    return good
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a golden model on CPU, a few repeats")
+    parser.add_argument("--model", default=str(ROOT / "bench/shapes/llama-3.1-8b"))
+    parser.add_argument("--devices", default="cuda:0,cuda:1", help="of the prefill and the decode worker")
+    parser.add_argument("--lengths", default="512,2048,8192,32768")
+    parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--decode-batch", type=int, default=64, help="0: idle only")
+    parser.add_argument("--limit-s", type=float, default=90, help="of all measurements")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    options = parser.parse_args()
+    options.small = options.quick
+    options.background_prompt, options.background_tokens = 256, 6000
+    options.landing_length, options.window_s, options.windows = 8192, 0.6, 5
+    if options.quick:
+        options.model, options.devices, options.lengths = str(GOLDEN / "llama"), "cpu,cpu", "64,200"
+        options.repeats, options.decode_batch = 4, 4
+        options.background_prompt, options.background_tokens = 40, 1900
+        options.landing_length, options.window_s, options.windows = 200, 0.15, 1
+    options.lengths = [int(length) for length in options.lengths.split(",")]
+    return options
+
+
+def main():
+    options = parse()
+    devices = options.devices.split(",")
+    worker_args = ["--device", devices[0], "--kvtransfer.transports", "mapped", "--decode.local-prefill-tokens", 0,
+                   "--decode.local-prefill-ratio", 0, "--scheduler.prefix-cache", "false", "--log-debug", "true"]
+    if options.small:
+        worker_args += ["--kv.pool-mib", 64, "--context-len", 2048]
+    else:
+        worker_args += ["--load-format", "dummy", "--kv.pool-mib", 61440, "--kv.slab-mib", 1024, "--context-len", 40960,
+                        "--scheduler.step-tokens", 8192, "--cuda-graphs", "lazy"]
+    cluster = BenchCluster(options.model, worker_args=worker_args, router_args=["--route.local-prompt-tokens", 0])
+    argv = cluster.workers["decode-0"].argv
+    argv[argv.index("--device") + 1] = devices[1]
+    begin = time.monotonic()
+    with cluster:
+        print(f"{options.model}, {devices[0]} to {devices[1]}, ready in {time.monotonic() - begin:.0f} s", flush=True)
+        sys.exit(0 if run(cluster, options) else 1)
+
+
+if __name__ == "__main__":
+    main()
