@@ -206,8 +206,9 @@ def print_disturbance(load, count, length, window_s, windows):
     slope = sum((t - mean_t) * (us - mean_us) for t, us in quiet) / max(sum((t - mean_t) ** 2 for t, _ in quiet), 1e-9)
     shares = [[us / (mean_us + slope * (t - mean_t)) for t, us in some] for some in (quiet, busy)]
     p50, p99 = ([percentile(share, q) for share in shares] for q in (0.5, 0.99))
-    print(f"decode steps of {count} choices: {mean_us:.0f} us; with {landings} prompts of {length} tokens landing p50 {100 * (p50[1] / p50[0] - 1):+.2f} %,"
-          f" p99 {100 * (p99[1] / p99[0] - 1):+.2f} % ({len(quiet)} steps without, {len(busy)} with; p99 over median without {p99[0] / p50[0]:.3f})", flush=True)
+    print(f"decode steps of {count} choices: {mean_us:.0f} us; with {landings} prompts of {length} tokens landing "
+          f"p50 {100 * (p50[1] / p50[0] - 1):+.2f} %, p99 {100 * (p99[1] / p99[0] - 1):+.2f} % "
+          f"({len(quiet)} steps without, {len(busy)} with; p99 over median without {p99[0] / p50[0]:.3f})", flush=True)
 
 
 def attempt(what, call, *arguments):
