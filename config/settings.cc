@@ -248,8 +248,8 @@ std::string settings_json(const std::vector<Setting>& settings) {
 }
 
 std::string settings_markdown() {
-  return "# Settings\n\nMade by `baton-worker --settings-markdown`; the table is "
-         "`config/settings_table.cc`. A file for `--config` holds the same names, nested or with "
+  return "# Settings\n\nMade by `baton-worker --settings-markdown`; the tables are "
+         "`config/settings_*.cc`. A file for `--config` holds the same names, nested or with "
          "dots; flags go before the file.\n\n## baton-worker\n\n" +
          markdown_table<WorkerConfig>() + "\n## baton-router\n\n" + markdown_table<RouterConfig>();
 }

@@ -1,6 +1,6 @@
 // The settings of a process: read from a JSON file and the command line, checked, printed. Called
-// by the main functions; config.h holds the values, settings_table.cc the names, units, ranges and
-// help. Start-up only, one thread.
+// by the main functions; config.h holds the values, settings_worker.cc and settings_router.cc the
+// names, units, ranges and help. Start-up only, one thread.
 //
 //   baton-worker --config worker.json --scheduler.step-tokens 512
 //

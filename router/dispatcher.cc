@@ -167,6 +167,7 @@ void Dispatcher::send_attempt(Part& part, Generation& generation, const Plan& pl
   part.decode_spoke = false;
   part.spoke = 0;
   part.placed_us = part.computed_us = part.prefill_spoke_us = 0;
+  part.unscored.clear();
   part.kv_compat_id = plan.kv_compat_id;
   set_load(part, part.computes, static_cast<int64_t>(tokens.size()),
            plan.decode.empty() ? 0 : plan.decode.front());

@@ -110,6 +110,8 @@ class Dispatcher {
     int64_t placed_us = 0;         // PLACED came; 0: not so far, and likewise below
     int64_t computed_us = 0;       // the prompt is computed (USAGE)
     int64_t prefill_spoke_us = 0;  // the prefill worker's first token came
+    // Tokens that came before their prompt's log-probabilities, which take another connection.
+    std::vector<std::pair<LinkId, TokenEvent>> unscored;
     std::string kv_compat_id;
     std::vector<uint64_t> chain;  // of the tokens to be sent, for the history
     size_t chained_tokens = 0;    // so many
@@ -130,6 +132,8 @@ class Dispatcher {
   void handle(LinkId link, const PromptLogprobs& logprobs);
   void handle(LinkId link, const Usage& usage);
   void take_token(LinkId link, const TokenEvent& event);
+  static bool scored(const Generation& generation);
+  void take_unscored(const Generation& generation);
   void tell_workers(Part& part, const Generation& generation, LinkId from);
   // True while the part lives on.
   bool release(Part& part, Generation& generation, const TokenEvent& event, LinkId from);

@@ -1,5 +1,6 @@
 // What workers and links tell the dispatcher: placements, tokens, losses.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "router/dispatcher.h"
@@ -122,6 +123,12 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
     replay(*part, "worker " + placement_.find(link)->peer.worker_id + " gave the request up");
     return;
   }
+  part->answered = true;
+  Generation& generation = generations_.at(part->generation);
+  if (!scored(generation)) {
+    part->unscored.emplace_back(link, event);
+    return;
+  }
   if (std::find(part->opened.begin(), part->opened.end(), link) != part->opened.end()) {
     settle_on(*part, link);  // a token of D may overtake the PLACED of P
     if (!part->decode_spoke) {
@@ -136,8 +143,6 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
     metrics_.stale_message();
     return;
   }
-  part->answered = true;
-  Generation& generation = generations_.at(part->generation);
   Choice& choice = generation.choices[static_cast<size_t>(event.choice)];
   if (choice.finished) return;
   tell_workers(*part, generation, link);
@@ -157,6 +162,24 @@ void Dispatcher::take_token(LinkId link, const TokenEvent& event) {
   for (const TokenEvent& next : released) {
     if (choice.finished || !release(*part, generation, next, link)) return;
   }
+}
+
+// The sink hears of a prompt's log-probabilities, if it wants them, before the first token: an
+// echoed prompt goes out before what follows it. P sends them before its tokens, D's may be faster.
+bool Dispatcher::scored(const Generation& generation) {
+  const auto prompt_len = static_cast<int32_t>(generation.request.prompt.size());
+  return generation.request.spec.prompt_logprobs < 0 || prompt_len == 1 ||
+         generation.scored_positions >= prompt_len;
+}
+
+void Dispatcher::take_unscored(const Generation& generation) {
+  std::vector<std::pair<LinkId, TokenEvent>> waiting;
+  for (const RequestId id : generation.parts) {
+    auto& unscored = parts_.at(id).unscored;
+    std::move(unscored.begin(), unscored.end(), std::back_inserter(waiting));
+    unscored.clear();
+  }
+  for (const auto& [link, event] : waiting) take_token(link, event);  // may end the generation
 }
 
 void Dispatcher::tell_workers(Part& part, const Generation& generation, LinkId from) {
@@ -246,6 +269,7 @@ void Dispatcher::handle(LinkId, const PromptLogprobs& logprobs) {
   fresh.first_position += static_cast<int32_t>(skip);
   generation.scored_positions = fresh.first_position + static_cast<int32_t>(fresh.tokens.size());
   generation.sink->on_prompt_logprobs(generation.request.prompt_index, fresh);
+  if (scored(generation)) take_unscored(generation);
 }
 
 void Dispatcher::handle(LinkId, const Usage& usage) {

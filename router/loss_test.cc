@@ -207,5 +207,46 @@ TEST_CASE("P lost before its commit: another P, and nobody believes that D has t
   CHECK_FALSE(rig.outbox.take<Open>(kD2).at(0).local);
 }
 
+// A request that wants its prompt scored, decoding at D1: the attempt, before P has scored it.
+AttemptId start_scored(DispatcherRig& rig) {
+  GenerationRequest request = rig.request_of(4);
+  request.prompt.insert(request.prompt.end(), {104, 105, 106, 107});
+  request.spec.prompt_logprobs = 0;
+  rig.dispatcher.submit(std::move(request), rig.sink);
+  const AttemptId id = rig.outbox.take<Prefill>(kP).at(0).id;
+  rig.dispatcher.on_message(kP, Placed{id, "d1"});
+  return id;
+}
+
+TEST_CASE(
+    "tokens of the decode worker that overtake the prompt's log-probabilities wait for them") {
+  DispatcherRig rig;
+  rig.up_all();
+  const AttemptId id = start_scored(rig);
+  rig.token(kD1, id, 8, 50);
+  rig.token(kD1, id, 9, 51, 0, FinishReason::kStop);
+  CHECK(rig.sink->tokens.empty());
+  PromptLogprobs scores{.id = id, .first_position = 1};
+  for (TokenId token = 101; token < 108; ++token) scores.tokens.push_back({token, -1.0F});
+  rig.dispatcher.on_message(kP, scores);
+  CHECK(rig.sink->scored.size() == 7);
+  CHECK(rig.sink->tokens[0] == std::vector<TokenId>{50, 51});
+  CHECK(rig.sink->finished[0] == FinishReason::kStop);
+  CHECK(rig.dispatcher.active() == 0);
+}
+
+TEST_CASE("a prefill worker lost before its log-probabilities came: the prompt is scored anew") {
+  DispatcherRig rig;
+  rig.up_all();
+  rig.up(7, Role::kPrefill, "p2");
+  const AttemptId id = start_scored(rig);
+  rig.token(kD1, id, 8, 50);
+  rig.dispatcher.on_link_down(kP, "test");
+  const auto again = rig.outbox.take<Prefill>(7);
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].spec.prompt_logprobs == 0);
+  CHECK(rig.sink->tokens.empty());
+}
+
 }  // namespace
 }  // namespace baton

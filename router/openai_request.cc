@@ -179,13 +179,8 @@ Result<ApiRequest> read_completion_request(const Json& body, const TextModel& mo
   if (logprobs != nullptr && *logprobs != false) {
     fields.integer("logprobs", request.spec.logprobs, 0, kTopLogprobsMax);
     request.logprobs = true;
-    if (request.echo && request.spec.prompt_logprobs < 0) {
+    if (request.echo && request.spec.prompt_logprobs < 0)
       request.spec.prompt_logprobs = request.spec.logprobs;
-      if (request.stream) {
-        fields.complain("logprobs", shown(*logprobs),
-                        "none together with echo and \"stream\": true");
-      }
-    }
   }
   if (request.no_output && !request.echo) {
     fields.complain("max_tokens", "0", "at least 1, or \"echo\": true with it");

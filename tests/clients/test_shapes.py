@@ -64,7 +64,7 @@ def shape(rng):
     body["prompt"] = rng.choice([lambda: some_text(rng), ids, lambda: [some_text(rng) for _ in range(2)], lambda: [ids(), ids()]])()
     if rng.random() < 0.3:
         body["logprobs"] = rng.randrange(0, 6)
-    elif rng.random() < 0.25:
+    if rng.random() < 0.3:
         body["echo"] = True
         if rng.random() < 0.3:
             body |= {"max_tokens": 0, "min_tokens": 0}
