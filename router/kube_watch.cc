@@ -36,6 +36,11 @@ std::string read_namespace(const std::string& entry, const std::string& file) {
   return name;
 }
 
+Status too_long(const std::string& what, size_t bytes_max) {
+  return invalid_argument("API server: " + what + ": got more than " + std::to_string(bytes_max) +
+                          " bytes, want at most so many");
+}
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
@@ -152,7 +157,7 @@ Status KubeWatch::list() {
     return body.size() <= kListBytesMax;
   });
   if (Status status = check(answer); !status.ok()) return status;
-  if (body.size() > kListBytesMax) return invalid_argument("API server: a list without end");
+  if (body.size() > kListBytesMax) return too_long("list", kListBytesMax);
   const Result<Json> json = parse_json_object(body, kJsonDepthMax);
   if (!json.ok()) return invalid_argument("API server: list: " + json.status().message());
   {
@@ -180,8 +185,7 @@ Status KubeWatch::watch() {
       status = take_line(text.substr(0, end));
       text.erase(0, end + 1);
     }
-    if (status.ok() && text.size() > kEventBytesMax)
-      status = invalid_argument("API server: an event without end");
+    if (status.ok() && text.size() > kEventBytesMax) status = too_long("event", kEventBytesMax);
     return status.ok();
   });
   if (status.ok()) return check(answer);
