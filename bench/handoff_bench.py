@@ -280,7 +280,7 @@ def main():
         worker_args += ["--kv.pool-mib", 64, "--context-len", 2048]
     else:
         worker_args += ["--load-format", "dummy", "--kv.pool-mib", 61440, "--kv.slab-mib", 1024, "--context-len", 40960,
-                        "--scheduler.step-tokens", 8192, "--cuda-graphs", "lazy"]
+                        "--cuda-graphs", "lazy"]
     cluster = BenchCluster(options.model, worker_args=worker_args, router_args=["--route.local-prompt-tokens", 0])
     argv = cluster.workers["decode-0"].argv
     argv[argv.index("--device") + 1] = devices[1]

@@ -33,18 +33,16 @@ def start(layout, options):
         common += ["--load-format", "dummy", "--kv.slab-mib", 1024, "--context-len", 40960, "--kvtransfer.transports", "mapped"]
     counts = {"prefill": 1, "decode": 1} if layout == "a" else {"prefill": 0, "decode": 0, "both": 2}
     cluster = BenchCluster(options.model, worker_args=common, **counts)
-    for i, (name, worker) in enumerate(cluster.workers.items()):
-        worker.argv[worker.argv.index("--device") + 1] = options.devices[i]
-        if not options.quick:
-            worker.argv += ["--scheduler.step-tokens", "8192" if name.startswith("prefill") else "512"]
+    for device, worker in zip(options.devices, cluster.workers.values(), strict=True):
+        worker.argv[worker.argv.index("--device") + 1] = device
     return cluster
 
 
-def print_load(cluster, layout, workload, rate, options):
+def print_load(cluster, layout, workload, rate, seed, options):
     count = max(4, int(rate * options.seconds))
     with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
         ids = (3, 250) if options.quick else (1000, 100000)
-        argv = [BIN / "baton", "bench", "--url", cluster.url, "--rate", rate, "--requests", count, *WORKLOADS[workload], "--seed", options.seed,
+        argv = [BIN / "baton", "bench", "--url", cluster.url, "--rate", rate, "--requests", count, *WORKLOADS[workload], "--seed", seed,
                 "--token-id-min", ids[0], "--token-id-max", ids[1], "--slo-ttft-ms", 500, "--slo-tpot-ms", 15, "--quiet", "--json", report.name]
         done = subprocess.run([str(a) for a in argv], check=False, capture_output=True, text=True, timeout=options.seconds * 4 + 30)
         if done.returncode != 0:
@@ -78,10 +76,12 @@ def run(layout, options):
     with start(layout, options) as cluster:
         print(f"({layout}) {', '.join(cluster.workers)} ready in {time.monotonic() - begin:.0f} s", flush=True)
         log = LogTail(cluster.workers["decode-0"].log) if layout == "a" else None
+        seed = options.seed
         for part in options.sweep.split():
             workload, rates = part.split(":")
             for rate in rates.split(","):
-                good = attempt(part, print_load, cluster, layout, workload, float(rate), options) and good
+                seed += 1  # no prompt comes twice: its pages would be there still
+                good = attempt(part, print_load, cluster, layout, workload, float(rate), seed, options) and good
                 if log is not None:
                     print_steps([fields for event, _, fields in log.read() if event == "step"])
         if not good:

@@ -18,8 +18,11 @@ struct KvConfig {
 };
 
 struct SchedulerConfig {
-  int32_t step_tokens = 512;   // tokens of one step, decodes and prefill chunks together
-  int32_t chunk_tokens = 256;  // largest prefill chunk of one sequence in a step
+  // Where 0 is allowed, it stands for the device's default, which parse_worker_config fills in.
+  int32_t step_tokens = 0;     // tokens of one step, decodes and prefill chunks together
+  int32_t chunk_tokens = 0;    // largest prefill chunk of one sequence in a step
+  int32_t mixed_tokens = 0;    // of prompts in a step that has decodes; 0, also behind
+                               // parse_worker_config: no such bound
   int32_t running_max = 256;   // choices decoding at once
   int32_t waiting_max = 1024;  // requests held that have not started
   int32_t steps_ahead = 1;     // steps prepared while one runs
@@ -65,6 +68,8 @@ struct KvTransferConfig {
   int64_t attach_timeout_ms = 3000;
   bool digest = false;   // P sends a digest of the pages with COMMIT; D checks it before it decodes
   int32_t push_sms = 0;  // of a GPU, for pages that are complete already; 0: its copy engines push
+  int32_t nccl_ctas = 16;   // of a GPU, that a pair's NCCL kernels take at each end, at most
+  std::string ucx_library;  // libucp.so.0 to load; empty: the loader's
 };
 
 struct LinkConfig {

@@ -40,13 +40,21 @@ void add_scheduler(SettingTable& table, SchedulerConfig& values) {
           {"step_tokens",
            &C::step_tokens,
            "tokens",
-           {1, kMiB},
-           "Most tokens of one step, decodes and prefill chunks together."},
+           {0, kMiB},
+           "Most tokens of one step, decodes and prefill chunks together; 0: 512 on CPU, 8192 on "
+           "a GPU."},
           {"chunk_tokens",
            &C::chunk_tokens,
            "tokens",
-           {1, kMiB},
-           "Largest prefill chunk of one sequence in a step."},
+           {0, kMiB},
+           "Largest prefill chunk of one sequence in a step; 0: 256 on CPU, on a GPU what the step "
+           "has room for."},
+          {"mixed_tokens",
+           &C::mixed_tokens,
+           "tokens",
+           {0, kMiB},
+           "Most tokens of prompts in a step that has decodes, which wait for them; 0: 256 on a "
+           "GPU, on CPU no bound of its own."},
           {"running_max", &C::running_max, "choices", {1, 65536}, "Choices that decode at once."},
           {"waiting_max",
            &C::waiting_max,
@@ -159,7 +167,7 @@ void add_kvtransfer(SettingTable& table, KvTransferConfig& values) {
   add<C>(table, "kvtransfer", values,
          {
              {"transports", &C::transports, "", kAny,
-              "Ways to move pages, best first, separated by commas."},
+              "Ways to move pages, best first, separated by commas: mapped, ucx, tcp, nccl."},
              {"min_gbps",
               &C::min_gbps,
               "GB/s",
@@ -168,8 +176,8 @@ void add_kvtransfer(SettingTable& table, KvTransferConfig& values) {
              {"require",
               &C::require,
               "",
-              {0, 0, "mapped ucx tcp loopback"},
-              "Only this transport; empty: any."},
+              {0, 0, "mapped ucx tcp nccl loopback"},
+              "Only this transport, listed or not; empty: any that is listed."},
              {"attach_timeout_ms", &C::attach_timeout_ms, "ms", kWaitMs,
               "Longest try of one transport."},
              {"digest", &C::digest, "", kAny,
@@ -181,6 +189,15 @@ void add_kvtransfer(SettingTable& table, KvTransferConfig& values) {
               {0, 132},
               "CUDA: pages of a cached prefix are pushed by a kernel on so many, where that is "
               "faster at connect; 0: by the copy engines, as all others."},
+             {"nccl_ctas",
+              &C::nccl_ctas,
+              "multiprocessors",
+              {1, 64},
+              "CUDA, transport nccl: most that its kernels take of a GPU, at each end of a pair."},
+             {"ucx_library", &C::ucx_library, "", kAny,
+              "Path of the libucp.so.0 that transport ucx loads; empty: the one that the system's "
+              "loader finds. CUDA wants UCX 1.19 or later with its CUDA modules, e.g. of the wheel "
+              "libucx-cu13."},
          });
 }
 

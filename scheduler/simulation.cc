@@ -58,6 +58,7 @@ SchedulerConfig Simulation::random_config() {
   SchedulerConfig config;
   config.step_tokens = 16 + below(80);
   config.chunk_tokens = 8 + below(64);
+  config.mixed_tokens = below(3) * 8;
   config.running_max = 4 + below(10);
   config.waiting_max = 1000;
   config.steps_ahead = below(3);

@@ -41,6 +41,9 @@ void Scheduler::Impl::build_decodes(Building& building) {
     if (branch->next_pos >= branch->request->last_position) continue;
     if (grow(building, *branch)) add_decode_chunk(building, *branch);
   }
+  const bool mixed = !building.record.chunks.empty();
+  if (mixed && config_.mixed_tokens > 0)
+    building.budget = std::min(building.budget, config_.mixed_tokens);
 }
 
 // A prompt goes before another by its place, whether it has begun or not; but nobody is admitted

@@ -55,6 +55,26 @@ TEST_CASE("decodes go first and one step ahead of their tokens") {
   CHECK(end.ended.size() == 1);
 }
 
+TEST_CASE("prompts that share a step with decodes keep to mixed_tokens") {
+  SchedulerConfig config = test_config();
+  config.mixed_tokens = 24;
+  TestWorker w({test_group()}, {64}, config);
+  REQUIRE(w.scheduler.add_prompt(test_sequence(test_tokens(20, 1), 50), std::nullopt).ok());
+  const std::optional<PreparedStep> prompt = w.scheduler.next_step();
+  REQUIRE(prompt);
+  w.scheduler.complete(w.engine.execute(prompt->input));
+  for (TokenId i = 2; i <= 4; ++i) {
+    REQUIRE(w.scheduler.add_prompt(test_sequence(test_tokens(50, i), 1), std::nullopt).ok());
+  }
+  const std::optional<PreparedStep> mixed = w.scheduler.next_step();
+  REQUIRE(mixed);
+  REQUIRE(mixed->input.chunks.size() == 2);
+  CHECK(mixed->input.chunks[0].tokens.size() == 1);
+  CHECK(mixed->input.chunks[1].tokens.size() == 24);
+  w.scheduler.complete(w.engine.execute(mixed->input));
+  w.drain();
+}
+
 TEST_CASE("a choice that ends while its next step is in flight is skipped there") {
   TestWorker w({test_group()}, {64});
   SequenceSpec sequence = test_sequence(test_tokens(10, 1), 1000);
