@@ -16,7 +16,7 @@ RUN --mount=type=cache,target=/root/.cache/ccache \
 FROM debian:12-slim
 LABEL org.opencontainers.image.title="baton-router" org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libpcre2-8-0 libprometheus-cpp-core1.0 libssl3 libutf8proc2 libxxhash0 \
+    && apt-get install -y --no-install-recommends libpcre2-8-0 libprometheus-cpp-core1.0 libsimdjson14 libssl3 libutf8proc2 libxxhash0 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
 COPY --from=build /usr/local/bin/baton-router /usr/local/bin/
 USER 65532:65532

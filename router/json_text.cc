@@ -1,6 +1,9 @@
 #include "router/json_text.h"
 
+#include <simdjson.h>
+
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 namespace baton {
@@ -9,14 +12,16 @@ namespace {
 // Finding a key walks its object's members, so that reading many is work of their square.
 constexpr size_t kMembersMax = 1024;
 
-// One pass over the text without recursion: OK, or what must not reach the parser.
-Status scan(std::string_view text, int32_t depth_max) {
+// One pass over the text without recursion: OK, or what must not reach a parser. `surrogates`: it
+// has an escape of half a character.
+Status scan(std::string_view text, int32_t depth_max, bool* surrogates) {
   std::vector<size_t> members;  // of each open object, outermost first; 0 for lists
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
       if (c == '\\') {
+        if (text.substr(i, 3) == "\\ud" || text.substr(i, 3) == "\\uD") *surrogates = true;
         ++i;
       } else if (c == '"') {
         in_string = false;
@@ -43,6 +48,49 @@ Status scan(std::string_view text, int32_t depth_max) {
   return {};
 }
 
+Json json_of(const simdjson::dom::element& element) {
+  using Type = simdjson::dom::element_type;
+  switch (element.type()) {
+    case Type::OBJECT: {
+      const simdjson::dom::object members = element.get_object().value_unsafe();
+      Json object = Json::object();
+      for (const auto& [key, value] : members) object[std::string(key)] = json_of(value);
+      return object;
+    }
+    case Type::ARRAY: {
+      const simdjson::dom::array items = element.get_array().value_unsafe();
+      Json::array_t array;
+      array.reserve(items.size());
+      for (const simdjson::dom::element item : items) array.push_back(json_of(item));
+      return array;
+    }
+    case Type::STRING:
+      return std::string(element.get_string().value_unsafe());
+    case Type::INT64: {
+      const int64_t value = element.get_int64().value_unsafe();
+      return value < 0 ? Json(value) : Json(static_cast<uint64_t>(value));  // as Json::parse has it
+    }
+    case Type::UINT64:
+      return element.get_uint64().value_unsafe();
+    case Type::DOUBLE:
+      return element.get_double().value_unsafe();
+    case Type::BOOL:
+      return element.get_bool().value_unsafe();
+    case Type::NULL_VALUE:
+      break;
+  }
+  return nullptr;
+}
+
+// Several times as fast as Json::parse on prompts of many token ids, and all of it is TTFT. What it
+// refuses is for Json::parse, which knows the place of the error and larger numbers.
+std::optional<Json> parse_fast(std::string_view text) {
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS) return std::nullopt;
+  return json_of(root);
+}
+
 // JSON and event streams take these for characters like any other. Clients that cut a stream into
 // lines as their language sees lines (Python's splitlines, so httpx) would cut events there.
 struct LineEnd {
@@ -62,9 +110,11 @@ const LineEnd* line_end_at(std::string_view text, size_t at) {
 }  // namespace
 
 Result<Json> parse_json_object(std::string_view text, int32_t depth_max) {
-  if (const Status status = scan(text, depth_max); !status.ok()) return status;
+  bool surrogates = false;  // simdjson lets lone ones pass
+  if (const Status status = scan(text, depth_max, &surrogates); !status.ok()) return status;
   try {
-    Json value = Json::parse(text);
+    std::optional<Json> fast = surrogates ? std::nullopt : parse_fast(text);
+    Json value = fast ? std::move(*fast) : Json::parse(text);
     if (value.is_object()) return value;
     return invalid_argument(std::string("body: got JSON ") + value.type_name() +
                             ", want one JSON object");
