@@ -38,6 +38,10 @@ void Links::release(const std::string& address) {
   impl_->post(LinkLoop::Release{address});
 }
 
+void Links::linger(std::chrono::microseconds duration) {
+  impl_->linger(duration);
+}
+
 LinkStats Links::stats() const {
   return impl_->stats();
 }

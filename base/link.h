@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -77,6 +78,8 @@ class Links final : public Outbox {
   Lease lease(LinkId link) const override;
   // Undoes connect(), but a link that is up stays until it ends by itself.
   void release(const std::string& address);
+  // The I/O thread polls for so long instead of sleeping: something is about to be sent.
+  void linger(std::chrono::microseconds duration);
   LinkStats stats() const;  // at most a heartbeat old
   int32_t port() const;
 

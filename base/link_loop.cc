@@ -75,6 +75,11 @@ void LinkLoop::post(Command command) {
   if (first) ::eventfd_write(wake_.get(), 1);
 }
 
+void LinkLoop::linger(std::chrono::microseconds duration) {
+  linger_.start(duration);
+  ::eventfd_write(wake_.get(), 1);
+}
+
 Lease LinkLoop::lease(LinkId link) const {
   std::lock_guard lock(mutex_);
   const auto at = leases_.find(link);
@@ -122,6 +127,7 @@ void LinkLoop::wait_and_serve() {
 int LinkLoop::wait_ms() const {
   int64_t next_us = std::min(next_tick_us_, dialer_.next_due_us());
   if (accept_again_us_ != 0) next_us = std::min(next_us, accept_again_us_);
+  if (linger_.on()) return 0;
   if (next_us == INT64_MAX) return -1;
   const int64_t wait_us = std::max<int64_t>(0, next_us - clock_.now_us());
   return static_cast<int>(std::min<int64_t>((wait_us + 999) / 1000, 60'000));

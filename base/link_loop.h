@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/linger.h"
 #include "base/link_connection.h"
 #include "base/link_dialer.h"
 #include "base/resolver.h"
@@ -47,7 +48,8 @@ class LinkLoop {
   };
   using Command = std::variant<Send, Close, Connect, Disconnect, Release, Resolved>;
 
-  void post(Command command);  // any thread
+  void post(Command command);                       // any thread
+  void linger(std::chrono::microseconds duration);  // any thread
   Lease lease(LinkId link) const;
   LinkStats stats() const;
   int32_t port() const { return port_; }
@@ -103,6 +105,7 @@ class LinkLoop {
   int32_t port_ = 0;
   ScopedFd wake_;
   ScopedFd epoll_;
+  Linger linger_;
 
   mutable std::mutex mutex_;
   std::vector<Command> commands_;             // guarded by mutex_

@@ -4,6 +4,7 @@
 // the parts (step_parts.h), which are timed in turn with the steps.
 //
 //   engine_bench --model bench/shapes/llama-3.1-8b [--decode 1x1024,32x1024] [--prefill 1x512]
+//                [--sampling penalties]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -74,10 +75,28 @@ std::string text_of(const PartsMs& parts) {
   return text;
 }
 
+// What the decodes ask for: "greedy", or that and something more.
+SamplingSpec spec_of(const std::string& sampling) {
+  SamplingSpec spec{.max_tokens = 1 << 20, .temperature = 0};
+  if (sampling == "penalties") {
+    spec.repetition_penalty = 1.1F;
+    spec.frequency_penalty = 0.2F;
+  } else if (sampling == "mask") {
+    for (TokenId id = 0; id < 1000; ++id) spec.allowed_token_ids.push_back(100 * id);
+  } else if (sampling == "logprobs") {
+    spec.logprobs = 20;
+  } else if (sampling != "greedy") {
+    throw CLI::ValidationError("sampling: want greedy, penalties, mask or logprobs, got " +
+                               sampling);
+  }
+  return spec;
+}
+
 class Bench {
  public:
-  Bench(const std::string& path, EngineOptions options)
+  Bench(const std::string& path, EngineOptions options, const SamplingSpec& spec)
       : costs_(costs_of(read_model_config(path))),
+        spec_(spec),
         model_(load_model(path, options, nullptr)),
         parts_(read_model_config(path), model_, options.gemm_table) {
     model_.engine->on_step_done([this] {
@@ -99,6 +118,7 @@ class Bench {
   void wait_done();
 
   const Costs costs_;
+  const SamplingSpec spec_;
   LoadedModel model_;
   StepParts parts_;
   std::mutex mutex_;
@@ -125,7 +145,7 @@ void Bench::open_slots(const Shape& shape, StepInput* input) {
   for (int32_t i = 0; i < shape.sequences; ++i) {
     input->opened_slots.push_back(
         {.slot = i,
-         .spec = {.max_tokens = 1 << 20, .temperature = 0},
+         .spec = spec_,
          .prompt_len = 1,
          .tokens = std::vector<TokenId>(static_cast<size_t>(shape.tokens), 1000 + i)});
   }
@@ -259,10 +279,12 @@ int main(int argc, char** argv) {
   int64_t kv_mib = 0;
   app.add_option("--kv-mib", kv_mib, "Memory of the pages; 0: what the GPU has left");
   app.add_option("--device", options.device, "cuda or cuda:N");
+  std::string sampling = "greedy";
+  app.add_option("--sampling", sampling, "greedy, penalties, mask or logprobs");
   CLI11_PARSE(app, argc, argv);
   options.kv_bytes = kv_mib << 20;
   try {
-    baton::Bench bench(model, options);
+    baton::Bench bench(model, options, baton::spec_of(sampling));
     for (const baton::Shape& shape : baton::parse_shapes(decode)) bench.print_decode(shape, steps);
     for (const baton::Shape& shape : baton::parse_shapes(prefill)) bench.print_prefill(shape, 6);
     return 0;

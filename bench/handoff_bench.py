@@ -4,9 +4,10 @@
   build/venv/bin/python bench/handoff_bench.py                    two GPUs: the shape of Llama-3.1-8B with random weights
   build/venv/bin/python bench/handoff_bench.py --quick            on CPU: a golden model, a few seconds
 
-Exposed: from the end of the prompt's last kernel to the decode worker's ACK at the prefill worker (its way back included). Idle, and while
-the decode worker is at --decode-batch choices. Prefill: the steps of a prompt that is pushed beside one that is not (max_tokens 1). TTFT: at
-the client, less the prompt's own steps. Decode steps: while prompts of 8192 tokens land (and end with their first token) and while none does.
+Exposed: from the end of the prompt's last kernel until the decode worker has taken the pages (COMMIT); "acked": until the prefill worker knows.
+Both read the clock of one host. Idle, and while the decode worker is at --decode-batch choices. Prefill: the steps of a prompt that is pushed
+beside one that is not (max_tokens 1). TTFT: at the client, less the prompt's own steps. Decode steps: while prompts of 8192 tokens land (and end
+with their first token) and while none does.
 """
 
 import argparse
@@ -27,6 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"
 from cluster import GOLDEN, ROOT, Cluster  # noqa: E402
 
 FIELD = re.compile(r"(\w+)=(\S+)")
+EVENTS = ("step", "handoff_landed", "handoff_committed", "handoff_attached")
 
 
 class BenchCluster(Cluster):
@@ -47,7 +49,7 @@ class LogTail:
         events = []
         for line in lines:
             words = line.split(" ", 3)
-            if len(words) == 4 and words[2] in ("step", "handoff_landed", "handoff_attached"):
+            if len(words) == 4 and words[2] in EVENTS:
                 seconds = time.mktime(time.strptime(words[0][:19], "%Y-%m-%dT%H:%M:%S")) + float(words[0][19:23])
                 events.append((words[2], seconds, dict(FIELD.findall(words[3]))))
         return events
@@ -69,6 +71,7 @@ class Load:
         self.prefill = LogTail(cluster.workers["prefill-0"].log)
         self.decode = LogTail(cluster.workers["decode-0"].log)
         self.vocab = 250 if options.small else 100000
+        self.committed = {}  # request -> when
 
     def prompt(self, length):
         return [self.random.randrange(3, self.vocab) for _ in range(length)]
@@ -91,7 +94,8 @@ class Load:
         return ttft_us
 
     def one(self, length, pushed):
-        """(TTFT, the prompt's own steps, fields of handoff_landed or None), microseconds."""
+        """(TTFT, the prompt's own steps, parts of the handoff or None), microseconds."""
+        time.sleep(self.options.pause_s)  # each begins on a GPU that has been idle for as long: its clock falls with what came before
         self.prefill.read()
         ttft = self.ttft_us(self.request(length, max_tokens=2 if pushed else 1, stream=True))
         steps, landed, until = 0, None, time.monotonic() + 2
@@ -100,11 +104,23 @@ class Load:
                 if event == "step":
                     steps += int(fields["compute_us"]) if int(fields["prefill_tokens"]) > 0 else 0
                 elif event == "handoff_landed":
-                    landed = {key: int(value) for key, value in fields.items()}
+                    landed = fields
             time.sleep(0.001)
         if pushed and landed is None:
             raise RuntimeError("no handoff_landed in the log of the prefill worker")
-        return ttft, steps, landed
+        return ttft, steps, self.parts(landed) if pushed else None
+
+    def parts(self, landed):
+        request = landed["request"]
+        parts = {key: int(value) for key, value in landed.items() if key != "request"}
+        while request not in self.committed:
+            for event, _, fields in self.decode.read():
+                if event == "handoff_committed":
+                    self.committed[fields["request"]] = int(fields["at_us"])
+            time.sleep(0.001)
+        until_d = self.committed.pop(request) - parts["computed_at_us"]
+        return {"exposed": until_d, "acked": parts["exposed_us"], "step_end": parts["step_end_us"], "copies": parts["copies_us"],
+                "commit": until_d - parts["step_end_us"] - parts["copies_us"]}
 
 
 def print_exposed(load, lengths, repeats, what, limit_s):
@@ -114,14 +130,13 @@ def print_exposed(load, lengths, repeats, what, limit_s):
         load.one(length, True)  # warm
         pushed, alone = [], []
         for i in range(repeats):
-            pushed.append(load.one(length, True))
-            if what == "idle":
-                alone.append(load.one(length, False))
+            for push in [i % 2 == 0, i % 2 == 1] if what == "idle" else [True]:
+                (pushed if push else alone).append(load.one(length, push))
             if i >= 3 and time.monotonic() > end:
                 break
-        parts = {key: statistics.median(landed[key] for _, _, landed in pushed) for key in ("step_end_us", "copies_us", "commit_us")}
-        line = f"{what:>8} {length:6d} tokens, {len(pushed):3d}x: exposed us {spread([landed['exposed_us'] for *_, landed in pushed])}"
-        line += "  (" + ", ".join(f"{key[:-3]} {value:.0f}" for key, value in parts.items()) + ")"
+        parts = {key: statistics.median(landed[key] for _, _, landed in pushed) for key in ("step_end", "copies", "commit", "acked")}
+        line = f"{what:>8} {length:6d} tokens, {len(pushed):3d}x: exposed us {spread([landed['exposed'] for *_, landed in pushed])}"
+        line += "  (" + ", ".join(f"{key} {value:.0f}" for key, value in parts.items()) + ")"
         line += f"  TTFT less prefill us {spread([ttft - steps for ttft, steps, _ in pushed])}"
         if alone:
             ours, other = (statistics.median(steps for _, steps, _ in some) for some in (pushed, alone))
@@ -256,17 +271,20 @@ def parse():
     parser.add_argument("--lengths", default="512,2048,8192,32768")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--decode-batch", type=int, default=64, help="0: idle only")
+    parser.add_argument("--digest", action="store_true", help="pages with their digest (kvtransfer.digest)")
     parser.add_argument("--limit-s", type=float, default=90, help="of all measurements")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     options = parser.parse_args()
     options.small = options.quick
     options.background_prompt, options.background_tokens = 256, 6000
     options.landing_length, options.window_s, options.windows = 8192, 0.6, 5
+    options.pause_s = 0.1
     if options.quick:
         options.model, options.devices, options.lengths = str(GOLDEN / "llama"), "cpu,cpu", "64,200"
         options.repeats, options.decode_batch = 4, 4
         options.background_prompt, options.background_tokens = 40, 1900
         options.landing_length, options.window_s, options.windows = 200, 0.15, 1
+        options.pause_s = 0.0
     options.lengths = [int(length) for length in options.lengths.split(",")]
     return options
 
@@ -275,7 +293,8 @@ def main():
     options = parse()
     devices = options.devices.split(",")
     worker_args = ["--device", devices[0], "--kvtransfer.transports", "mapped", "--decode.local-prefill-tokens", 0,
-                   "--decode.local-prefill-ratio", 0, "--scheduler.prefix-cache", "false", "--log-debug", "true"]
+                   "--decode.local-prefill-ratio", 0, "--scheduler.prefix-cache", "false", "--log-debug", "true",
+                   "--kvtransfer.digest", "true" if options.digest else "false"]
     if options.small:
         worker_args += ["--kv.pool-mib", 64, "--context-len", 2048]
     else:

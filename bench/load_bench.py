@@ -8,8 +8,10 @@ of role both. TTFT, TPOT and goodput over a sweep of rates; in (a) also what the
 
 import argparse
 import json
+import math
 import pathlib
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"
 from cluster import BIN, GOLDEN, ROOT  # noqa: E402
 from handoff_bench import BenchCluster, LogTail, attempt, percentile, print_trouble  # noqa: E402
 
+SLO_TTFT_MS, SLO_TPOT_MS = 500, 15
 WORKLOADS = {"2k/256": ["--prompt-lengths", "fixed:2048", "--output-lengths", "fixed:256"],
              "12k/343": ["--prompt-lengths", "lognormal:12035,1.0", "--output-lengths", "lognormal:343,1.0", "--prompt-max", 32768,
                          "--output-max", 2048],
@@ -43,7 +46,7 @@ def print_load(cluster, layout, workload, rate, seed, options):
     with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
         ids = (3, 250) if options.quick else (1000, 100000)
         argv = [BIN / "baton", "bench", "--url", cluster.url, "--rate", rate, "--requests", count, *WORKLOADS[workload], "--seed", seed,
-                "--token-id-min", ids[0], "--token-id-max", ids[1], "--slo-ttft-ms", 500, "--slo-tpot-ms", 15, "--quiet", "--json", report.name]
+                "--token-id-min", ids[0], "--token-id-max", ids[1], "--slo-ttft-ms", SLO_TTFT_MS, "--slo-tpot-ms", SLO_TPOT_MS, "--quiet", "--json", report.name]
         done = subprocess.run([str(a) for a in argv], check=False, capture_output=True, text=True, timeout=options.seconds * 4 + 30)
         if done.returncode != 0:
             raise RuntimeError(done.stderr[-500:])
@@ -53,22 +56,23 @@ def print_load(cluster, layout, workload, rate, seed, options):
           f"goodput {numbers['goodput_rps']:.2f}/s", flush=True)
 
 
-def print_steps(steps):
-    """At equal batch; the context's growth is left in."""
-    alone, chunked = {}, []
+def print_steps(what, steps):
+    """Steps without a chunk are held against the median of those of the same batch and a context within 5 % (all its choices' together)."""
+    alone, chunked, total = {}, [], 0
     for fields in steps:
-        decodes, prefill, us = (int(fields[key]) for key in ("decodes", "prefill_tokens", "compute_us"))
+        decodes, context, prefill, us = (int(fields[key]) for key in ("decodes", "context_tokens", "prefill_tokens", "compute_us"))
+        total += decodes > 0
         if decodes > 0 and prefill == 0:
-            alone.setdefault(decodes, []).append(us)
+            alone.setdefault((decodes, int(math.log(context) / math.log(1.1))), []).append(us)
         elif decodes > 0:
             chunked.append(us)
-    ratios = [us / percentile(batch, 0.5) for batch in alone.values() if len(batch) >= 20 for us in batch]
+    ratios = [us / statistics.median(alike) for alike in alone.values() if len(alike) >= 20 for us in alike]
     if not ratios:
         return
-    total = sum(len(batch) for batch in alone.values()) + len(chunked)
-    print(f"    decode steps: {len(ratios)} without a chunk, p99 {percentile(ratios, 0.99):.3f} x the median of their batch size; "
-          f"{100 * len(chunked) / total:.1f} % of all with one, ms p50 {percentile(chunked or [0], 0.5) / 1e3:.1f}, "
-          f"p99 {percentile(chunked or [0], 0.99) / 1e3:.1f}", flush=True)
+    within = sum(us <= 1e3 * SLO_TPOT_MS for us in chunked)
+    print(f"    {what}: decode steps without a chunk: {len(ratios)} of {total - len(chunked)} have 20 alike, p99 {percentile(ratios, 0.99):.3f} x "
+          f"their median; with one: {100 * len(chunked) / max(total, 1):.1f} % of all, ms p50 {percentile(chunked or [0], 0.5) / 1e3:.1f}, "
+          f"p99 {percentile(chunked or [0], 0.99) / 1e3:.1f}, {within} of {len(chunked)} within {SLO_TPOT_MS} ms", flush=True)
 
 
 def run(layout, options):
@@ -76,14 +80,17 @@ def run(layout, options):
     with start(layout, options) as cluster:
         print(f"({layout}) {', '.join(cluster.workers)} ready in {time.monotonic() - begin:.0f} s", flush=True)
         log = LogTail(cluster.workers["decode-0"].log) if layout == "a" else None
-        seed = options.seed
+        seed, all_steps = options.seed, []
         for part in options.sweep.split():
             workload, rates = part.split(":")
             for rate in rates.split(","):
                 seed += 1  # no prompt comes twice: its pages would be there still
                 good = attempt(part, print_load, cluster, layout, workload, float(rate), seed, options) and good
                 if log is not None:
-                    print_steps([fields for event, _, fields in log.read() if event == "step"])
+                    steps = [fields for event, _, fields in log.read() if event == "step"]
+                    all_steps += steps
+                    print_steps(part, steps)
+        print_steps("all", all_steps)
         if not good:
             print_trouble(cluster)
     return good

@@ -117,19 +117,22 @@ double StepParts::layer_rest_us(int32_t num_tokens) {
   const DeviceBuffer floats = on_gpu(std::vector<float>(
       static_cast<size_t>(std::max<int64_t>(hidden, int64_t{num_tokens} * config_.rope.rotary_dim)),
       1.0F));
-  const DeviceBuffer x = random_elems(num_tokens * hidden, stream_),
+  const DeviceBuffer x = random_elems(int64_t{2} * num_tokens * hidden, stream_),
                      y = random_elems(num_tokens * hidden, stream_),
+                     q = random_elems(num_tokens * heads_elems(config_), stream_),
                      qkv = random_elems(num_tokens * qkv_elems(config_), stream_),
                      gate_up = random_elems(num_tokens * 2 * inner, stream_),
                      activated = random_elems(num_tokens * inner, stream_);
   const auto norm = [&](cudaStream_t stream) {
-    rms_norm_cuda({x.as<Bf16>(), floats.as<float>(), y.as<Bf16>(), num_tokens, config_.hidden_size,
+    rms_norm_cuda({x.as<float>(), floats.as<float>(), y.as<F16>(), num_tokens, config_.hidden_size,
                    config_.hidden_size, config_.hidden_size, config_.rms_eps},
                   stream);
   };
   return time_repeats(stream_, kRepeats, kRounds, [&](cudaStream_t stream) {
     norm(stream);
-    rope_kv_cuda({.qkv = qkv.as<Bf16>(),
+    rope_kv_cuda({.qkv = qkv.as<F16>(),
+                  .q = q.as<Bf16>(),
+                  .q_stride = heads_elems(config_),
                   .positions = places.as<int32_t>(),
                   .slot_mapping = places.as<int32_t>(),
                   .cos_sin = floats.as<float>(),
@@ -140,8 +143,8 @@ double StepParts::layer_rest_us(int32_t num_tokens) {
                   .interleaved = config_.rope.interleaved},
                  stream);
     norm(stream);
-    activation_cuda({gate_up.as<Bf16>(), activated.as<Bf16>(), num_tokens,
-                     config_.intermediate_size, Activation::kSilu},
+    activation_cuda({gate_up.as<F16>(), activated.as<Bf16>(), num_tokens, config_.intermediate_size,
+                     Activation::kSilu},
                     stream);
   });
 }

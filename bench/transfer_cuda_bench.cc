@@ -1,6 +1,7 @@
 // What the ways to push pages reach, through memory that another process owns and that is imported
 // by its descriptor, as in a handoff: copy engines by slice size on an idle GPU and beside GEMMs,
-// the push kernel by multiprocessors, short pushes in microseconds, and what GEMMs lose meanwhile.
+// the push kernel by multiprocessors, short pushes in microseconds, what GEMMs lose meanwhile and
+// at which clock, and what a digest of pages costs.
 //
 //   transfer_cuda_bench        from GPU 0 to GPU 1; to GPU 0 itself where there is one
 #include <sys/socket.h>
@@ -10,7 +11,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <future>
+#include <memory>
 #include <semaphore>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/cuda/device.h"
@@ -18,6 +23,7 @@
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear_cuda.h"
 #include "kvtransfer/handoff_memory.h"
+#include "kvtransfer/page_digest.h"
 #include "kvtransfer/probe.h"
 #include "kvtransfer/push_kernel.h"
 #include "kvtransfer/unix_socket.h"
@@ -31,17 +37,36 @@ constexpr int32_t kBatch = 512;
 constexpr int32_t kGemms = 20;
 constexpr int64_t kGemmTokens = 8192, kGemmRows = 28672, kGemmCols = 4096;
 constexpr int32_t kRounds = 3;
+constexpr int32_t kGemmRounds = 7;
+constexpr int32_t kGemmsForClocks = 1200;  // some seconds
+constexpr int64_t kPageBytes = 8 << 20;
 constexpr int64_t kLayerSlice = 256 << 10;
 constexpr int32_t kLayerSlices = 128;  // of 8192 tokens
 
-enum class Pushing : uint8_t { kNever, kByLayer, kAlways };
+// kEvents: as kByLayer, without the copies.
+enum class Pushing : uint8_t { kNever, kEvents, kByLayer, kAlways };
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+std::string clocks_now() {
+  const char* query =
+      "nvidia-smi -i 0 --query-gpu=clocks.sm,power.draw,clocks_event_reasons.active "
+      "--format=csv,noheader";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(query, "r"), pclose);
+  char line[200] = "nvidia-smi cannot be asked";
+  if (pipe == nullptr || std::fgets(line, sizeof(line), pipe.get()) == nullptr) return line;
+  return std::string(line).substr(0, std::string(line).find('\n'));
+}
 
 // The peer: owns the memory until the socket closes.
 [[noreturn]] void own_memory(int socket, int32_t device) {
   open_cuda_device(device);
   const std::unique_ptr<HandoffMemory> memory = make_cuda_handoff_memory(device);
   const Result<HandoffMemory::Created> pool = memory->create(kPoolBytes);
-  if (!pool.ok() || !send_message(socket, "pool", {pool->fd.get()}).ok()) _exit(1);
+  if (!pool.ok() || !send_message(socket, "pool", {pool->key.fd.get()}).ok()) _exit(1);
   char end = 0;
   while (read(socket, &end, 1) > 0) {
   }
@@ -88,9 +113,9 @@ class Bench {
       : target_(target),
         source_(kPoolBytes),
         linear_(device, {}),
-        weight_(kGemmRows, kGemmCols,
-                std::make_shared<const DeviceBuffer>(random_bf16(kGemmRows * kGemmCols))),
-        x_(random_bf16(kGemmTokens * kGemmCols)),
+        weight_(kGemmRows, kGemmCols, MatrixInput::kNormed,
+                std::make_shared<const DeviceBuffer>(random_elems(kGemmRows * kGemmCols))),
+        x_(random_elems(kGemmTokens * kGemmCols)),
         y_(2 * kGemmTokens * kGemmRows) {
     gemms(1);
     cuda_check(cudaDeviceSynchronize(), "warm up");
@@ -109,31 +134,59 @@ class Bench {
     }
   }
 
-  // Pushes of 256 KiB beside GEMMs, by both kinds of batch: without end, and as a prefill pushes
-  // (a layer's pages behind each GEMM, as many as 8192 tokens fill).
+  // Pushes of 256 KiB beside GEMMs: without end, and as a prefill pushes (a layer's pages behind
+  // each GEMM, as many as 8192 tokens fill). Each run is held against one alone right before it:
+  // clocks fall under load, and the first runs on a cool GPU are the fastest.
   void print_gemms() {
+    gemm_ms(Pushing::kNever, kGemmsForClocks / 2, nullptr);
     struct Way {
       const char* name;
       Pushing pushing;
-      unsigned flags;
-      double ms = 1e9, gbps = 0;
-    } ways[] = {{"without end", Pushing::kAlways, cudaMemcpyFlagDefault},
-                {"without end, overlap preferred", Pushing::kAlways,
-                 cudaMemcpyFlagPreferOverlapWithCompute},
-                {"32 MiB a GEMM", Pushing::kByLayer, cudaMemcpyFlagDefault},
-                {"32 MiB a GEMM, overlap preferred", Pushing::kByLayer,
-                 cudaMemcpyFlagPreferOverlapWithCompute}};
-    double alone = 1e9;
-    for (int32_t round = 0; round < kRounds; ++round) {
-      alone = std::min(alone, gemm_ms(Pushing::kNever, 0, nullptr));
-      for (Way& way : ways) way.ms = std::min(way.ms, gemm_ms(way.pushing, way.flags, &way.gbps));
+      double gbps = 0;
+      std::vector<double> shares, alone_ms;
+    } ways[] = {{"nothing (control)", Pushing::kNever},
+                {"an event a GEMM, no copy", Pushing::kEvents},
+                {"32 MiB a GEMM", Pushing::kByLayer},
+                {"without end", Pushing::kAlways}};
+    for (int32_t round = 0; round < kGemmRounds; ++round) {
+      for (Way& way : ways) {
+        way.alone_ms.push_back(gemm_ms(Pushing::kNever, kGemms, nullptr));
+        way.shares.push_back(gemm_ms(way.pushing, kGemms, &way.gbps) / way.alone_ms.back());
+      }
     }
-    std::printf("%d GEMMs alone: %.2f ms\n", kGemms, alone);
     for (const Way& way : ways) {
-      std::printf("  beside pushes %-34s %.2f ms (%+.2f %%), %.0f GB/s\n", way.name, way.ms,
-                  100 * (way.ms / alone - 1), way.gbps);
+      std::printf("%d GEMMs of %.2f ms beside %-26s %+.2f %%, %.0f GB/s\n", kGemms,
+                  median(way.alone_ms), way.name, 100 * (median(way.shares) - 1), way.gbps);
+    }
+    for (const Pushing pushing : {Pushing::kNever, Pushing::kAlways}) {
+      std::future<std::string> clocks = std::async(std::launch::async, [] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        return clocks_now();
+      });
+      const double ms = gemm_ms(pushing, kGemmsForClocks, nullptr);
+      std::printf("%d GEMMs %s: %.3f ms each; SM clock, power, limits: %s\n", kGemmsForClocks,
+                  pushing == Pushing::kNever ? "alone" : "beside pushes", ms / kGemmsForClocks,
+                  clocks.get().c_str());
     }
     std::fflush(stdout);
+  }
+
+  void print_digest() {
+    const DeviceBuffer sums(kDigestPagesMax * sizeof(WordSums));
+    std::printf("digest of pages of 8 MiB:");
+    for (const int32_t count : {1, 8, 32, kDigestPagesMax}) {
+      DigestPages pages{.count = count, .page_bytes = kPageBytes};
+      for (int32_t i = 0; i < count; ++i) pages.pages[i] = source_.data() + i * kPageBytes;
+      double us = 1e9;
+      for (int32_t round = 0; round < 3 * kRounds; ++round) {
+        copy_.begin.record(copy_.stream.get());
+        digest_pages(pages, sums.as<WordSums>(), copy_.stream.get());
+        copy_.end.record(copy_.stream.get());
+        us = std::min(us, copy_.ms() * 1e3);
+      }
+      std::printf("  %d: %.0f us, %.0f GB/s", count, us, gbps_of(count * kPageBytes, us));
+    }
+    std::printf("\n");
   }
 
   void print_kernel() {
@@ -165,7 +218,7 @@ class Bench {
 
  private:
   // Zeros would spare the GPU power, and GEMMs are as fast as its power lets them be.
-  static DeviceBuffer random_bf16(int64_t count) {
+  static DeviceBuffer random_elems(int64_t count) {
     std::vector<uint16_t> values(static_cast<size_t>(count));
     uint32_t state = 1;
     for (uint16_t& value : values) {
@@ -189,18 +242,17 @@ class Bench {
   void gemms(int32_t count) {
     for (int32_t i = 0; i < count; ++i) {
       linear_.linear({.weight = &weight_,
-                      .x = x_.as<Bf16>(),
-                      .y = y_.as<Bf16>(),
+                      .x = x_.as<F16>(),
+                      .y = y_.as<F16>(),
                       .num_tokens = static_cast<int32_t>(kGemmTokens)},
                      compute_.stream.get());
     }
   }
 
-  void enqueue(int64_t slice_bytes, int32_t count,
-               unsigned flags = cudaMemcpyFlagPreferOverlapWithCompute) {
+  void enqueue(int64_t slice_bytes, int32_t count) {
     cudaMemcpyAttributes attributes{};
     attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-    attributes.flags = flags;
+    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
     for (int32_t first = 0; first < count; first += kBatch) {
       std::vector<void*> dsts;
       std::vector<const void*> srcs;
@@ -236,25 +288,26 @@ class Bench {
     return gbps_of(slice_bytes * count, gated_us(slice_bytes, count, gemm_count));
   }
 
-  double gemm_ms(Pushing pushing, unsigned flags, double* pushed_gbps) {
+  double gemm_ms(Pushing pushing, int32_t gemm_count, double* pushed_gbps) {
     gate_.close();
     gate_.hold(compute_.stream.get());
     gate_.hold(copy_.stream.get());
     compute_.begin.record(compute_.stream.get());
     copy_.begin.record(copy_.stream.get());
     int64_t slices = 0;
-    for (int32_t i = 0; i < kGemms; ++i) {
+    for (int32_t i = 0; i < gemm_count; ++i) {
       gemms(1);
-      if (pushing != Pushing::kByLayer) continue;
+      if (pushing != Pushing::kByLayer && pushing != Pushing::kEvents) continue;
       layer_.record(compute_.stream.get());
       cuda_check(cudaStreamWaitEvent(copy_.stream.get(), layer_.get()), "wait for a layer");
-      enqueue(kLayerSlice, kLayerSlices, flags);
+      if (pushing == Pushing::kEvents) continue;
+      enqueue(kLayerSlice, kLayerSlices);
       slices += kLayerSlices;
     }
     compute_.end.record(compute_.stream.get());
     if (pushing != Pushing::kAlways) gate_.open();
     for (bool opened = false; pushing == Pushing::kAlways && !compute_.end.done(); opened = true) {
-      enqueue(kLayerSlice, kBatch, flags);
+      enqueue(kLayerSlice, kBatch);
       slices += kBatch;
       if (!opened) gate_.open();
     }
@@ -326,6 +379,7 @@ int run() {
   bench.print_gemms();
   bench.print_kernel();
   bench.print_short();
+  bench.print_digest();
   return 0;
 }
 

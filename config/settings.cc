@@ -240,6 +240,7 @@ WorkerConfig parse_worker_config(int argc, char** argv, const std::vector<Page>&
   auto config = parse_config<WorkerConfig>("baton-worker", argc, argv, pages);
   if (config.worker_id.empty()) config.worker_id = config.listen;
   fill_scheduler_defaults(config);
+  if (config.loop_linger_us < 0) config.loop_linger_us = config.device != "cpu" ? 1000 : 0;
   // A chunk's end, which a GPU's bits depend on, must not depend on how fast the last ones were.
   if (config.deterministic && config.device != "cpu") config.scheduler.chunk_ms = 0;
   return config;

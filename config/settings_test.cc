@@ -154,6 +154,18 @@ TEST_CASE("the tokens of a step are the device's unless they are set") {
                 "32"}) == std::vector<int32_t>{8192, 64, 32});
 }
 
+TEST_CASE("threads linger on a GPU, not on a CPU, unless it is said") {
+  const auto linger_us = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"baton-worker", "--model", "m"});
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    return parse_worker_config(static_cast<int>(argv.size()), argv.data()).loop_linger_us;
+  };
+  CHECK(linger_us({}) == 0);
+  CHECK(linger_us({"--device", "cuda"}) == 1000);
+  CHECK(linger_us({"--device", "cuda", "--loop-linger-us", "0"}) == 0);
+}
+
 TEST_CASE("deterministic on a GPU takes the clock out of the chunks") {
   const auto chunk_ms = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"baton-worker", "--model", "m"});

@@ -196,8 +196,8 @@ void add_kvtransfer(SettingTable& table, KvTransferConfig& values) {
               "CUDA, transport nccl: most that its kernels take of a GPU, at each end of a pair."},
              {"ucx_library", &C::ucx_library, "", kAny,
               "Path of the libucp.so.0 that transport ucx loads; empty: the one that the system's "
-              "loader finds. CUDA wants UCX 1.19 or later with its CUDA modules, e.g. of the wheel "
-              "libucx-cu13."},
+              "loader finds. For GPU memory: one with CUDA modules, as in the wheel libucx-cu13 "
+              "(tested: 1.22)."},
          });
 }
 
@@ -262,6 +262,12 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
            "ms",
            {1, 1000},
            "Longest sleep of the loop: the resolution of its timers."},
+          {"loop_linger_us",
+           &C::loop_linger_us,
+           "us",
+           {-1, 10'000},
+           "When a prompt that is being handed over is about to end, the threads on the way of its "
+           "COMMIT poll instead of sleeping, so long at most; -1: 1000 on a GPU, 0 on CPU."},
           {"status_interval_ms", &C::status_interval_ms, "ms", kWaitMs,
            "Routers are told of changes at most so often."},
           {"status_keepalive_ms", &C::status_keepalive_ms, "ms", kWaitMs,

@@ -62,6 +62,14 @@ void LandingSide::on_link_down(LinkId link) {
 void LandingSide::on_mover(const MoverEvent& event) {
   if (event.kind == MoverEvent::Kind::kVerified) on_verified(event.slot_gen, event.intact);
   if (event.kind == MoverEvent::Kind::kPeerDead) on_peer_dead(event.link);
+  if (event.kind == MoverEvent::Kind::kStoresEnded) on_stores_ended(event.link, event.transport);
+}
+
+// Proof for what the peer pushed by this transport, and it pushed by no other.
+void LandingSide::on_stores_ended(LinkId link, const std::string& transport) {
+  const auto peer = peers_.find(link);
+  if (peer == peers_.end() || peer->second.up || peer->second.transport != transport) return;
+  for (const uint64_t slot_gen : writable_grants_of(link)) end_grant(slot_gen);
 }
 
 // The process behind this link is dead: nothing of it can write to us any more, over whatever

@@ -91,6 +91,7 @@ void LandingSide::land(uint64_t slot_gen) {
   GrantedPages& pages = grants_.at(slot_gen);
   Attempt& attempt = *find(pages.id);
   std::vector<TokenEvent> first_tokens = std::move(pages.commit.first_tokens);
+  const int64_t committed_at_us = clock_.now_us();
   outbox_.send(pages.link, Ack{.slot_gen = slot_gen, .accepted = true});
   const auto prompt_tokens = static_cast<int32_t>(attempt.open.tokens.size());
   LandedPages landed;
@@ -116,6 +117,7 @@ void LandingSide::land(uint64_t slot_gen) {
   // Repeats what P has told the router itself: either path may be lost.
   routers_.send(attempt.open.id.id, Events{std::move(first_tokens)});
   ++counts_.landed;
+  log_debug("handoff_committed", {{"request", to_string(pages.id)}, {"at_us", committed_at_us}});
   end_grant(slot_gen);  // its pages are the sequence's
 }
 

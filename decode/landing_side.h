@@ -133,6 +133,7 @@ class LandingSide {
   void grant(LinkId link, Attempt& attempt, PrefixHit hit, const std::vector<int32_t>& pages);
   void on_verified(uint64_t slot_gen, bool intact);
   void on_peer_dead(LinkId link);
+  void on_stores_ended(LinkId link, const std::string& transport);
   void land(uint64_t slot_gen);
   void refuse_commit(uint64_t slot_gen);
   std::vector<uint64_t> writable_grants_of(LinkId link) const;

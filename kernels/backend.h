@@ -1,7 +1,7 @@
 // The operations of a forward pass. A forward pass is written once, against this interface; the
-// device chooses who does the work: CpuBackend (kernels/*/<op>_isa.cc, activations float32) here,
-// CudaBackend (kernels/*/<op>.cu, activations bfloat16) on a GPU. Every op's folder has the header
-// with its arguments and contract. All calls of one backend come from one thread (the engine
+// device chooses who does the work: CpuBackend (kernels/*/<op>_isa.cc, all values float32) here,
+// CudaBackend (kernels/*/<op>.cu, types of activation_types.h) on a GPU. Every op's folder has the
+// header with its arguments and contract. All calls of one backend come from one thread (the engine
 // thread). Pointers are borrowed for the call and lie in the backend's memory; on CUDA a call only
 // enqueues, and what it points to must live until the stream has passed it.
 //
@@ -16,6 +16,7 @@
 #include <span>
 
 #include "kernels/activation/activation.h"
+#include "kernels/activation_types.h"
 #include "kernels/attention/attention.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
@@ -50,9 +51,11 @@ class Backend {
   // rows, in the form that `linear` is fastest with. On CPU quantised types stay quantised, and
   // `data` is borrowed for the life of the result if no repacking pays off (mapped files). Throws
   // ConfigError for a dtype it has no kernel for.
-  virtual std::unique_ptr<LinearWeight> prepare_stacked(std::span<const TensorView> stacked) = 0;
-  std::unique_ptr<LinearWeight> prepare(const TensorView& weight) {
-    return prepare_stacked({&weight, 1});
+  virtual std::unique_ptr<LinearWeight> prepare_stacked(std::span<const TensorView> stacked,
+                                                        MatrixInput input) = 0;
+  std::unique_ptr<LinearWeight> prepare(const TensorView& weight,
+                                        MatrixInput input = MatrixInput::kNormed) {
+    return prepare_stacked({&weight, 1}, input);
   }
   virtual std::unique_ptr<EmbeddingTable> prepare_table(const TensorView& table) = 0;
 
@@ -67,14 +70,18 @@ class Backend {
 template <typename T>
 class BackendOf : public Backend {
  public:
-  virtual void embedding(const EmbeddingArgs<T>& args) = 0;
-  virtual void gather_rows(const GatherRowsArgs<T>& args) = 0;
-  virtual void rms_norm(const RmsNormArgs<T>& args) = 0;
-  virtual void linear(const LinearArgs<T>& args) = 0;
-  virtual void logits(const LinearArgs<T, float>& args) = 0;  // linear with a float32 result
-  virtual void rope_kv(const RopeKvArgs<T>& args) = 0;
+  using Normed = typename ActivationTypes<T>::Normed;
+  using Residual = typename ActivationTypes<T>::Residual;
+
+  virtual void embedding(const EmbeddingArgs<Residual>& args) = 0;
+  virtual void gather_rows(const GatherRowsArgs<Residual>& args) = 0;
+  virtual void rms_norm(const RmsNormArgs<Residual, Normed>& args) = 0;
+  virtual void linear(const LinearArgs<Normed>& args) = 0;           // overwrites y
+  virtual void add_linear(const LinearArgs<T, Residual>& args) = 0;  // adds to y
+  virtual void logits(const LinearArgs<Normed, float>& args) = 0;    // overwrites y
+  virtual void rope_kv(const RopeKvArgs<T, Normed>& args) = 0;
   virtual void attention(const AttentionArgs<T>& args) = 0;
-  virtual void activation(const ActivationArgs<T>& args) = 0;
+  virtual void activation(const ActivationArgs<T, Normed>& args) = 0;
 };
 
 // `threads` compute threads including the caller's; workers sleep between steps and spin at most

@@ -67,7 +67,8 @@ class CpuBackend final : public BackendOf<float> {
   CpuBackend(int32_t threads, const CpuIsa& isa)
       : isa_(isa), pool_(threads), attention_scratch_(threads) {}
 
-  std::unique_ptr<LinearWeight> prepare_stacked(std::span<const TensorView> stacked) override;
+  std::unique_ptr<LinearWeight> prepare_stacked(std::span<const TensorView> stacked,
+                                                MatrixInput input) override;
   std::unique_ptr<EmbeddingTable> prepare_table(const TensorView& table) override {
     return std::make_unique<CpuEmbeddingTable>(table);
   }
@@ -78,8 +79,9 @@ class CpuBackend final : public BackendOf<float> {
   void embedding(const EmbeddingArgs<float>& args) override;
   void rms_norm(const RmsNormArgs<float>& args) override;
   void gather_rows(const GatherRowsArgs<float>& args) override;
-  void linear(const LinearArgs<float>& args) override;
-  void logits(const LinearArgs<float>& args) override { linear(args); }
+  void linear(const LinearArgs<float>& args) override { multiply(args, false); }
+  void add_linear(const LinearArgs<float>& args) override { multiply(args, true); }
+  void logits(const LinearArgs<float>& args) override { multiply(args, false); }
   void rope_kv(const RopeKvArgs<float>& args) override;
   void attention(const AttentionArgs<float>& args) override;
   void activation(const ActivationArgs<float>& args) override;
@@ -90,6 +92,7 @@ class CpuBackend final : public BackendOf<float> {
   // touched) is small, because waking the pool takes longer than the work.
   template <typename Task>
   void for_ranges(int64_t count, int64_t cost, const Task& task);
+  void multiply(const LinearArgs<float>& args, bool accumulate);
   void quantize_inputs(const LinearArgs<float>& args, int64_t cols);
   void run_linear(const LinearJob& job, bool quantized);
 
@@ -123,7 +126,8 @@ TensorView stack(std::span<const TensorView> parts, AlignedBuffer& buffer) {
   return whole;
 }
 
-std::unique_ptr<LinearWeight> CpuBackend::prepare_stacked(std::span<const TensorView> stacked) {
+std::unique_ptr<LinearWeight> CpuBackend::prepare_stacked(std::span<const TensorView> stacked,
+                                                          MatrixInput /*input*/) {
   const DtypeInfo& info = dtype_info(stacked[0].dtype);
   if (stacked[0].cols % info.block_elems != 0) {
     throw ConfigError(std::string("weight of type ") + info.name + ": got " +
@@ -191,7 +195,7 @@ void CpuBackend::rope_kv(const RopeKvArgs<float>& args) {
   });
 }
 
-void CpuBackend::linear(const LinearArgs<float>& args) {
+void CpuBackend::multiply(const LinearArgs<float>& args, bool accumulate) {
   const auto& weight = static_cast<const CpuLinearWeight&>(*args.weight);
   LinearJob job = {.dtype = weight.dtype(),
                    .weight = weight.data(),
@@ -202,7 +206,7 @@ void CpuBackend::linear(const LinearArgs<float>& args) {
                    .y = args.y,
                    .y_stride = args.y_stride > 0 ? args.y_stride : weight.rows(),
                    .num_tokens = args.num_tokens,
-                   .accumulate = args.accumulate};
+                   .accumulate = accumulate};
   const bool quantized = !is_float(weight.dtype());
   if (quantized) {
     quantize_inputs(args, weight.cols());

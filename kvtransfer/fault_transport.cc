@@ -1,9 +1,11 @@
 #include "kvtransfer/fault_transport.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "base/check.h"
+#include "kvtransfer/handoff_memory.h"
 
 namespace baton {
 
@@ -21,6 +23,7 @@ class FaultTransport::FaultRoute final : public Route, public RouteOwner {
 
   bool has_room() const override { return !broken_ && !held_ && inner_->has_room(); }
   bool start(const Slice& slice) override;
+  bool end() override { return inner_->end(); }
 
   // RouteOwner, for the inner route
   void route_ready(LinkId link, const Measurement& measurement) override {
@@ -46,7 +49,9 @@ class FaultTransport::FaultRoute final : public Route, public RouteOwner {
     return completed;
   }
   void end_one() {
-    if (--in_flight_ == 0) corrupted_.clear();
+    if (--in_flight_ > 0) return;
+    corrupted_.clear();
+    corrupted_elsewhere_.clear();
   }
   void hold(const Slice& slice) {
     held_ = slice;
@@ -58,14 +63,16 @@ class FaultTransport::FaultRoute final : public Route, public RouteOwner {
     if (forward(slice)) owner_.slice_done(link_, slice.transfer);
   }
   Slice corrupt(const Slice& slice);
+  const std::byte* moved_to_memory(const std::vector<std::byte>& bytes);
 
   FaultTransport& transport_;
   RouteOwner& owner_;
   const LinkId link_;
   bool broken_ = false;
   int64_t in_flight_ = 0;
-  std::vector<std::vector<std::byte>>
-      corrupted_;  // what slices in flight read instead of their pages
+  // What slices in flight read instead of their pages; the second in memory_.
+  std::vector<std::vector<std::byte>> corrupted_;
+  std::vector<std::unique_ptr<SharedMemory>> corrupted_elsewhere_;
   std::optional<Slice> held_;
   PollLoop::Watch timer_;
   std::unique_ptr<Route> inner_;
@@ -85,7 +92,7 @@ bool FaultTransport::FaultRoute::start(const Slice& slice) {
     owner_.slice_refused(link_, slice.transfer, "injected: refused");
     return false;
   }
-  const bool spoil = transport_.draw(plan.corrupt_share);
+  const bool spoil = transport_.draw(plan.corrupt_share) && slice.after == nullptr;
   const Slice sent = spoil ? corrupt(slice) : slice;
   if (transport_.draw(plan.delay_share)) {
     ++counts.delayed;
@@ -97,17 +104,35 @@ bool FaultTransport::FaultRoute::start(const Slice& slice) {
 
 Slice FaultTransport::FaultRoute::corrupt(const Slice& slice) {
   ++transport_.counts_.corrupted;
-  std::vector<std::byte>& bytes = corrupted_.emplace_back(slice.src, slice.src + slice.bytes);
+  HandoffMemory* const memory = transport_.memory_;
+  std::vector<std::byte>& bytes = corrupted_.emplace_back(static_cast<size_t>(slice.bytes));
+  if (memory == nullptr) {
+    std::copy_n(slice.src, slice.bytes, bytes.begin());
+  } else {
+    const Status read = memory->read(bytes.data(), slice.src, slice.bytes);
+    CHECK(read.ok()) << read.message();
+  }
   const uint64_t bit = transport_.random_() % (bytes.size() * 8);
   bytes[bit / 8] ^= std::byte{1} << (bit % 8);
   Slice spoiled = slice;
-  spoiled.src = bytes.data();
+  spoiled.src = memory == nullptr ? bytes.data() : moved_to_memory(bytes);
   return spoiled;
 }
 
+const std::byte* FaultTransport::FaultRoute::moved_to_memory(const std::vector<std::byte>& bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  Result<HandoffMemory::Created> created = transport_.memory_->create(size);
+  CHECK(created.ok()) << created.status().message();
+  std::byte* const to = created->memory->data();
+  const Status written = transport_.memory_->write(to, bytes.data(), size);
+  CHECK(written.ok()) << written.message();
+  corrupted_elsewhere_.push_back(std::move(created->memory));
+  return to;
+}
+
 FaultTransport::FaultTransport(std::unique_ptr<Transport> inner, const FaultPlan& plan,
-                               PollLoop* loop)
-    : inner_(std::move(inner)), plan_(plan), loop_(loop), random_(plan.seed) {
+                               PollLoop* loop, HandoffMemory* memory)
+    : inner_(std::move(inner)), plan_(plan), loop_(loop), memory_(memory), random_(plan.seed) {
   CHECK(loop_ != nullptr || plan_.delay_share == 0) << "delays need a loop with timers";
 }
 

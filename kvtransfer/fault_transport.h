@@ -18,9 +18,11 @@ struct FaultPlan {
   uint64_t seed = 0;
   double delay_share = 0;  // starts delay_ms later, and what follows after it; needs a PollLoop
   int64_t delay_ms = 1;
-  double refuse_share = 0;   // ends as if the peer had given up the grant, without being copied
-  double corrupt_share = 0;  // one bit of the copy is wrong; the source stays as it is
-  double break_share = 0;    // the connection is lost instead
+  double refuse_share = 0;  // ends as if the peer had given up the grant, without being copied
+  // One bit of the copy is wrong; the source stays as it is. Not of slices that wait for an event:
+  // they cannot be read yet.
+  double corrupt_share = 0;
+  double break_share = 0;  // the connection is lost instead
   double connect_failure_share = 0;
 };
 
@@ -30,8 +32,10 @@ struct FaultCounts {
 
 class FaultTransport final : public Transport {
  public:
-  // `loop` (may be null: no delays) is borrowed.
-  FaultTransport(std::unique_ptr<Transport> inner, const FaultPlan& plan, PollLoop* loop);
+  // `loop` (may be null: no delays) and `memory` (what the pools are made of; null: the host's) are
+  // borrowed.
+  FaultTransport(std::unique_ptr<Transport> inner, const FaultPlan& plan, PollLoop* loop,
+                 HandoffMemory* memory = nullptr);
   ~FaultTransport() override;
   const char* name() const override { return inner_->name(); }
   bool stores_ourselves() const override { return inner_->stores_ourselves(); }
@@ -48,6 +52,7 @@ class FaultTransport final : public Transport {
   const std::unique_ptr<Transport> inner_;
   const FaultPlan plan_;
   PollLoop* const loop_;
+  HandoffMemory* const memory_;
   std::mt19937_64 random_;
   FaultCounts counts_;
 };

@@ -59,6 +59,7 @@ class HostHandoffMemory final : public HandoffMemory {
   Kind kind() const override { return Kind::kHost; }
   bool waits_for_events() const override { return false; }
   Result<Created> create(int64_t bytes) override;
+  Result<std::unique_ptr<SharedMemory>> allocate(int64_t bytes) override;
   Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) override;
   Status read(void* host, const std::byte* from, int64_t bytes) override {
     std::memcpy(host, from, static_cast<size_t>(bytes));
@@ -70,6 +71,9 @@ class HostHandoffMemory final : public HandoffMemory {
   }
   std::unique_ptr<CopyQueue> make_queue(PollLoop&, CopyQueue::Done) override {
     return std::make_unique<HostCopyQueue>();
+  }
+  std::unique_ptr<MarkedStream> make_marked_stream(MarkedStream::Passed) override {
+    return nullptr;
   }
   std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) override {
     return std::make_unique<HostPageHasher>(std::move(pools));
@@ -83,7 +87,14 @@ Result<HandoffMemory::Created> HostHandoffMemory::create(int64_t bytes) {
   }
   Result<std::unique_ptr<SharedMemory>> memory = import(fd.get(), bytes);
   if (!memory.ok()) return memory.status();
-  return Created{.memory = std::move(*memory), .fd = std::move(fd)};
+  return Created{.memory = std::move(*memory), .key = {.fd = std::move(fd), .handle = {}}};
+}
+
+Result<std::unique_ptr<SharedMemory>> HostHandoffMemory::allocate(int64_t bytes) {
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return unavailable(std::string("memory: mmap: ") + strerror(errno));
+  return std::unique_ptr<SharedMemory>(new HostMapping(static_cast<std::byte*>(data), bytes));
 }
 
 Result<std::unique_ptr<SharedMemory>> HostHandoffMemory::import(int fd, int64_t bytes) {
@@ -102,6 +113,10 @@ Result<std::unique_ptr<SharedMemory>> HostHandoffMemory::import(int fd, int64_t 
 }
 
 }  // namespace
+
+Result<std::unique_ptr<SharedMemory>> HandoffMemory::import_handle(const FabricHandle&, int64_t) {
+  return unavailable("this memory is in no NVLink fabric");
+}
 
 std::unique_ptr<HandoffMemory> make_host_handoff_memory() {
   return std::make_unique<HostHandoffMemory>();

@@ -13,9 +13,10 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
+#include "kvtransfer/fault_transport.h"
 #include "kvtransfer/handoff_memory.h"
+#include "kvtransfer/mover.h"
 #include "kvtransfer/page_digest.h"
-#include "kvtransfer/page_mover.h"
 #include "kvtransfer/probe.h"
 #include "kvtransfer/push_kernel.h"
 #include "model/vmm_slabs.h"
@@ -35,16 +36,23 @@ bool no_gpu() {
 
 // A worker's side of the handoff with its pages on GPU 0.
 struct CudaEnd {
-  CudaEnd(const KvLayout& layout, int32_t pages, const Clock& clock, bool digest = false)
+  CudaEnd(const KvLayout& layout, int32_t pages, const Clock& clock, bool digest = false,
+          FaultPlan faults = {})
       : pool(layout.groups[0], pages, 4 << 20, vmm_slab_memory(0)),
-        mover(make_page_mover(
-            {.transports = "mapped,tcp", .digest = digest}, layout, {&pool}, "127.0.0.1", clock,
-            [this](MoverEvent event) { (void)events.try_push(std::move(event)); }, nullptr,
-            make_cuda_handoff_memory(0))) {}
+        mover(std::make_unique<Mover>(
+            KvTransferConfig{.transports = "mapped,tcp", .digest = digest}, layout,
+            std::vector<PagePool*>{&pool}, "127.0.0.1", clock,
+            [this](MoverEvent event) { (void)events.try_push(std::move(event)); },
+            [this, faults](std::unique_ptr<Transport> inner, PollLoop& loop) {
+              return std::make_unique<FaultTransport>(std::move(inner), faults, &loop,
+                                                      memory.get());
+            },
+            nullptr, memory)) {}
   MoverEvent wait() { return *events.pop(); }
 
   PagePool pool;
   BoundedQueue<MoverEvent> events{64};
+  std::shared_ptr<HandoffMemory> memory = make_cuda_handoff_memory(0);
   std::unique_ptr<PageMover> mover;
 };
 
@@ -99,7 +107,7 @@ TEST_CASE("CUDA: copies reach memory imported by its descriptor, and are told of
   Result<HandoffMemory::Created> ours = memory->create(kBytes);
   REQUIRE(theirs.ok());
   REQUIRE(ours.ok());
-  Result<std::unique_ptr<SharedMemory>> imported = memory->import(theirs->fd.get(), kBytes);
+  Result<std::unique_ptr<SharedMemory>> imported = memory->import(theirs->key.fd.get(), kBytes);
   REQUIRE(imported.ok());
   CHECK_NE((*imported)->data(), theirs->memory->data());
 
@@ -119,6 +127,27 @@ TEST_CASE("CUDA: copies reach memory imported by its descriptor, and are told of
   std::vector<uint8_t> got(kBytes);
   REQUIRE(memory->read(got.data(), theirs->memory->data(), kBytes).ok());
   CHECK(got == want);
+}
+
+TEST_CASE("CUDA: memory with a fabric handle is imported by it") {
+  if (no_gpu()) return;
+  open_cuda_device(0);
+  const std::unique_ptr<HandoffMemory> memory = make_cuda_handoff_memory(0);
+  Result<HandoffMemory::Created> theirs = memory->create(kBytes);
+  REQUIRE(theirs.ok());
+  CHECK(theirs->key.fd.valid());
+  if (!theirs->key.handle) {
+    MESSAGE("the driver makes no fabric handles here: skipped");
+    return;
+  }
+  theirs->key.fd.reset();
+  Result<std::unique_ptr<SharedMemory>> imported = memory->import(theirs->key, kBytes);
+  REQUIRE(imported.ok());
+  const uint64_t want = 0x0123456789abcdef;
+  REQUIRE(memory->write(theirs->memory->data(), &want, sizeof(want)).ok());
+  uint64_t got = 0;
+  REQUIRE(memory->read(&got, (*imported)->data(), sizeof(got)).ok());
+  CHECK_EQ(got, want);
 }
 
 TEST_CASE("CUDA: a copy waits for its event, also for one that is recorded again") {
@@ -226,6 +255,36 @@ TEST_CASE("CUDA: pages' digests are told by P, and a changed page is found at D"
   REQUIRE(memory->write(spoilt, &last, 1).ok());
   d.mover->verify(2, {landed}, *done.digest);
   CHECK_FALSE(d.wait().intact);
+}
+
+TEST_CASE("CUDA: a bit that flips on the way from GPU to GPU memory is found by D's digest") {
+  if (no_gpu()) return;
+  open_cuda_device(0);
+  const KvLayout layout{{KvGroup{.layers = {0, 1},
+                                 .num_kv_heads = 2,
+                                 .head_dim = 16,
+                                 .page_tokens = 64,
+                                 .dtype = Dtype::kBF16}}};
+  SystemClock clock;
+  for (const double corrupt_share : {0.0, 1.0}) {
+    CAPTURE(corrupt_share);
+    CudaEnd p(layout, 8, clock, true, {.seed = 3, .corrupt_share = corrupt_share});
+    CudaEnd d(layout, 8, clock, true);
+    const std::vector<uint8_t> bytes(static_cast<size_t>(p.pool.page_bytes()), 0x5a);
+    for (const int32_t page : {0, 1})
+      REQUIRE(p.memory->write(p.pool.page(page), bytes.data(), p.pool.page_bytes()).ok());
+    p.mover->attach(1, d.mover->offer(1), std::make_shared<std::atomic<int64_t>>(INT64_MAX));
+    REQUIRE_EQ(p.wait().kind, MoverEvent::Kind::kAttached);
+    p.mover->begin(5, 1, 9);
+    p.mover->push({{.transfer = 5, .src_page = 0, .dst_page = 6},
+                   {.transfer = 5, .src_page = 1, .dst_page = 2}});
+    p.mover->finish(5, 0);
+    const MoverEvent done = p.wait();
+    REQUIRE_EQ(done.kind, MoverEvent::Kind::kDone);
+    REQUIRE(done.digest.has_value());
+    d.mover->verify(1, {{6, 2}}, *done.digest);
+    CHECK_EQ(d.wait().intact, corrupt_share == 0);
+  }
 }
 
 TEST_CASE("CUDA: a page's digest is the sums of its words, as documented") {

@@ -19,6 +19,9 @@ class FakeMemory final : public HandoffMemory {
   Kind kind() const override { return Kind::kHost; }
   bool waits_for_events() const override { return true; }
   Result<Created> create(int64_t bytes) override { return inner_->create(bytes); }
+  Result<std::unique_ptr<SharedMemory>> allocate(int64_t bytes) override {
+    return inner_->allocate(bytes);
+  }
   Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) override {
     return inner_->import(fd, bytes);
   }
@@ -31,6 +34,9 @@ class FakeMemory final : public HandoffMemory {
   std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) override {
     loop_ = &loop;
     return std::make_unique<Queue>(loop, inner_->make_queue(loop, {}), std::move(done));
+  }
+  std::unique_ptr<MarkedStream> make_marked_stream(MarkedStream::Passed) override {
+    return nullptr;
   }
   std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) override {
     return inner_->make_hasher(std::move(pools));

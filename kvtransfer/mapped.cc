@@ -25,14 +25,13 @@ MoverEvent peer_dead(LinkId link) {
 
 // One peer's conversation, D's side.
 struct MappedTransport::Connection {
-  ScopedFd socket;
   LinkId link = 0;
   bool known = false;  // it has shown the nonce of `link`
   bool welcomed = false;
   bool serving = false;  // it has all slabs
   HandoffMemory::Created scratch;
   PollLoop::Watch timeout;  // for the hello; gone once it has come
-  PollLoop::Watch watch;
+  std::unique_ptr<MappedChannel> channel;
 };
 
 MappedTransport::MappedTransport(const TransportContext& context)
@@ -43,6 +42,17 @@ MappedTransport::MappedTransport(const TransportContext& context)
   if (!listener.ok()) throw ConfigError("kvtransfer: mapped: " + listener.status().message());
   listener_ = std::move(*listener);
   accept_watch_ = context_.loop.watch(listener_.get(), EPOLLIN, [this](uint32_t) { on_accept(); });
+  if (!has_fabric()) return;
+  const auto accept = [this](ScopedFd socket) {
+    serve([&](MappedChannel::Events events) {
+      return open_fabric_channel(
+          context_.loop,
+          context_.credentials.current()->open(std::move(socket), StreamSide::kAcceptor),
+          std::move(events));
+    });
+  };
+  fabric_listener_ =
+      std::make_unique<DataListener>(context_.loop, "mapped", context_.listen_host, accept);
 }
 
 MappedTransport::~MappedTransport() = default;
@@ -61,38 +71,55 @@ void MappedTransport::on_accept() {
     accept_pause_ =
         context_.loop.after_ms(kAcceptPauseMs, [this] { accept_watch_.set_events(EPOLLIN); });
   }
-  if (!socket.valid() || connections_.size() >= kConnectionsMax) return;
-  const uint64_t id = next_id_++;
-  auto connection = std::make_unique<Connection>();
-  connection->socket = std::move(socket);
-  connection->watch = context_.loop.watch(connection->socket.get(), EPOLLIN,
-                                          [this, id](uint32_t) { on_message(id); });
-  connection->timeout =
-      context_.loop.after_ms(context_.attach_timeout_ms, [this, id] { connections_.erase(id); });
-  connections_[id] = std::move(connection);
+  if (!socket.valid()) return;
+  serve([&](MappedChannel::Events events) {
+    return open_unix_channel(context_.loop, std::move(socket), std::move(events));
+  });
 }
 
-void MappedTransport::on_message(uint64_t id) {
+// Handles are a way into our memory for whoever reads them: never without TLS.
+bool MappedTransport::has_fabric() const {
+  if (context_.memory.fabric().empty() || context_.credentials.current()->tls == nullptr)
+    return false;
+  return std::all_of(context_.pools.begin(), context_.pools.end(), [](const PagePool* pool) {
+    return std::all_of(pool->slabs().begin(), pool->slabs().end(),
+                       [](const Slab& slab) { return slab.fabric_handle.has_value(); });
+  });
+}
+
+std::string MappedTransport::endpoint() const {
+  if (fabric_listener_ == nullptr) return socket_name_;
+  return socket_name_ + " " + context_.memory.fabric() + " " + fabric_listener_->endpoint();
+}
+
+void MappedTransport::serve(const OpenChannel& open) {
+  if (connections_.size() >= kConnectionsMax) return;
+  const uint64_t id = next_id_++;
+  Connection& connection = *(connections_[id] = std::make_unique<Connection>());
+  connection.channel = open(
+      {.message = [this, &connection](
+                      MappedMessage message) { return answer(connection, std::move(message)); },
+       .closed = [this, id](const Status& reason) { on_closed(id, reason); }});
+  connection.timeout =
+      context_.loop.after_ms(context_.attach_timeout_ms, [this, id] { connections_.erase(id); });
+}
+
+void MappedTransport::on_closed(uint64_t id, const Status& reason) {
   const auto it = connections_.find(id);
-  if (it == connections_.end()) return;
-  const Status status = answer(*it->second);
-  if (status.ok()) return;
   // Strangers leave no trace; a peer that has shown its nonce and leaves later is on its link's
   // log.
   if (it->second->known && !it->second->serving) {
-    log_warn("mapped_refused", {{"link", it->second->link}, {"reason", status.message()}});
+    log_warn("mapped_refused", {{"link", it->second->link}, {"reason", reason.message()}});
   }
   connections_.erase(it);
 }
 
-Status MappedTransport::answer(Connection& connection) {
-  Result<UnixMessage> message = receive_message(connection.socket.get());
-  if (!message.ok()) return message.status();
-  WireReader in(message->bytes);
+Status MappedTransport::answer(Connection& connection, MappedMessage message) {
+  WireReader in(message.bytes);
   MappedKind kind{};
   if (!in.get(kind)) return invalid_argument("mapped: empty message");
   if (kind == MappedKind::kHello && !connection.welcomed)
-    return welcome(connection, std::move(*message));
+    return welcome(connection, std::move(message));
   if (!connection.welcomed) return invalid_argument("mapped: no hello");
 
   Nonce challenge{};
@@ -109,22 +136,25 @@ Status MappedTransport::answer(Connection& connection) {
   return invalid_argument("mapped: malformed message");
 }
 
-Status MappedTransport::welcome(Connection& connection, UnixMessage message) {
+Status MappedTransport::welcome(Connection& connection, MappedMessage message) {
   WireReader in(message.bytes);
   MappedKind kind{};
   uint16_t version = 0;
   Nonce nonce{};
+  const bool crosses_hosts = connection.channel->crosses_hosts();
   if (!in.get(kind) || !in.get(version) || version != kMappedVersion || !in.get(nonce) ||
-      message.fds.size() != 1) {
+      message.keys.size() != (crosses_hosts ? 0 : 1)) {
     return invalid_argument("mapped: malformed hello");
   }
   const std::optional<OfferBook::Found> found = context_.offers.find(nonce);
   if (!found) return invalid_argument("mapped: unknown nonce");
   connection.known = true;
   connection.link = found->link;
-  Status watched =
-      peers_.add(found->link, std::move(message.fds[0]), peer_pid(connection.socket.get()));
-  if (!watched.ok()) return watched;
+  if (!crosses_hosts) {
+    const Status watched =
+        peers_.add(found->link, std::move(message.keys[0].fd), connection.channel->peer_pid());
+    if (!watched.ok()) return watched;
+  }
   Result<HandoffMemory::Created> scratch = context_.memory.create(kScratchBytes);
   if (!scratch.ok()) return scratch.status();
   const Nonce& proof = found->keys.proof;
@@ -136,7 +166,9 @@ Status MappedTransport::welcome(Connection& connection, UnixMessage message) {
   WireWriter out;
   out.put(MappedKind::kWelcome);
   out.put(context_.memory.kind());
-  return send_message(connection.socket.get(), out.take(), {connection.scratch.fd.get()});
+  const MemoryKey& key = connection.scratch.key;
+  return connection.channel->send(
+      out.take(), {{.fd = key.fd.get(), .handle = key.handle ? &*key.handle : nullptr}});
 }
 
 Status MappedTransport::check(Connection& connection, const Nonce& challenge) {
@@ -150,21 +182,23 @@ Status MappedTransport::check(Connection& connection, const Nonce& challenge) {
   }
   WireWriter out;
   out.put(MappedKind::kChecked);
-  return send_message(connection.socket.get(), out.take(), {});
+  return connection.channel->send(out.take(), {});
 }
 
 Status MappedTransport::send_slabs(Connection& connection, uint32_t group, uint32_t first) {
   if (group >= context_.pools.size()) return invalid_argument("mapped: no such kv_group");
   const std::vector<Slab>& slabs = context_.pools[group]->slabs();
   if (first >= slabs.size()) return invalid_argument("mapped: no such slab");
-  std::vector<int> fds;
-  for (size_t i = first; i < slabs.size() && fds.size() < kMessageFdsMax; ++i)
-    fds.push_back(slabs[i].fd.get());
+  std::vector<MemoryKeyView> keys;
+  for (size_t i = first; i < slabs.size() && keys.size() < kMappedKeysMax; ++i) {
+    const auto& handle = slabs[i].fabric_handle;
+    keys.push_back({.fd = slabs[i].fd.get(), .handle = handle ? &*handle : nullptr});
+  }
   WireWriter out;
   out.put(MappedKind::kSlabs);
   out.put(group);
   out.put(first);
-  return send_message(connection.socket.get(), out.take(), fds);
+  return connection.channel->send(out.take(), keys);
 }
 
 Result<std::unique_ptr<Route>> MappedTransport::connect(LinkId link, const Offer& offer,

@@ -1,13 +1,14 @@
 #include "kvtransfer/mapped_route.h"
 
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 
+#include "kvtransfer/unix_socket.h"
 #include "kvtransfer/wire.h"
 
 namespace baton {
@@ -18,83 +19,131 @@ ScopedFd open_own_pidfd() {
   return ScopedFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
 }
 
+// The addresses of a peer on another host, if its memory can be had from here.
+Result<std::vector<SocketAddress>> find_in_fabric(const TransportContext& context,
+                                                  const std::string& clique,
+                                                  const std::string& addresses) {
+  const std::string ours = context.memory.fabric();
+  if (clique != ours) {
+    return unavailable("the peer's GPU is on another host, in NVLink clique " + clique +
+                       ", ours in \"" + ours + "\"");
+  }
+  if (context.credentials.current()->tls == nullptr)
+    return unavailable("fabric handles travel by TLS only, which is not configured here");
+  return parse_addresses(addresses);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Route>> MappedRoute::connect(const TransportContext& context, LinkId link,
-                                                    const Offer& offer,
-                                                    const std::string& socket_name,
+                                                    const Offer& offer, const std::string& address,
                                                     RouteOwner& owner) {
+  std::istringstream words(address);
+  std::string socket_name, clique, addresses;
+  words >> socket_name >> clique >> addresses;
   Result<ScopedFd> socket = connect_unix(socket_name);
-  if (!socket.ok()) return socket.status();
-  const ScopedFd pidfd = open_own_pidfd();
-  if (!pidfd.valid()) return unavailable(std::string("pidfd_open: ") + strerror(errno));
-  WireWriter hello;
-  hello.put(MappedKind::kHello);
-  hello.put(kMappedVersion);
-  hello.put(offer.keys.connect);
-  const Status sent = send_message(socket->get(), hello.take(), {pidfd.get()});
-  if (!sent.ok()) return sent;
-  return std::unique_ptr<Route>(new MappedRoute(context, link, offer, owner, std::move(*socket)));
+  std::vector<SocketAddress> elsewhere;
+  if (!socket.ok()) {
+    if (clique.empty()) return socket.status();
+    Result<std::vector<SocketAddress>> found = find_in_fabric(context, clique, addresses);
+    if (!found.ok()) return found.status();
+    elsewhere = std::move(*found);
+  }
+  std::unique_ptr<MappedRoute> route(new MappedRoute(context, link, offer, owner));
+  Status begun;
+  if (socket.ok()) {
+    begun = route->open(std::move(*socket));
+  } else {
+    route->dial(std::move(elsewhere));
+  }
+  if (!begun.ok()) return begun;
+  return std::unique_ptr<Route>(std::move(route));
 }
 
 MappedRoute::MappedRoute(const TransportContext& context, LinkId link, const Offer& offer,
-                         RouteOwner& owner, ScopedFd socket)
-    : memory_(context.memory),
+                         RouteOwner& owner)
+    : context_(context),
+      memory_(context.memory),
       link_(link),
       keys_(offer.keys),
       pools_(offer.pools),
       owner_(owner),
       slabs_(offer.pools.size()),
       copies_(context.memory.make_queue(context.loop,
-                                        [this](int64_t copies) { on_copies_done(copies); })),
-      socket_(std::move(socket)) {
-  watch_ = context.loop.watch(socket_.get(), EPOLLIN, [this](uint32_t) { on_message(); });
-  timeout_ = context.loop.after_ms(context.attach_timeout_ms, [this] {
-    watch_.reset();
-    owner_.route_broken(link_, unavailable("no answer from the peer"));
-  });
+                                        [this](int64_t copies) { on_copies_done(copies); })) {
+  timeout_ = context.loop.after_ms(context.attach_timeout_ms,
+                                   [this] { fail(unavailable("no answer from the peer")); });
 }
 
-void MappedRoute::on_message() {
-  const Status status = advance();
-  if (status.ok()) return;
+MappedChannel::Events MappedRoute::events() {
+  return {.message = [this](MappedMessage message) { return take(std::move(message)); },
+          .closed = [this](const Status& reason) { fail(reason); }};
+}
+
+Status MappedRoute::open(ScopedFd socket) {
+  const ScopedFd pidfd = open_own_pidfd();
+  if (!pidfd.valid()) return unavailable(std::string("pidfd_open: ") + strerror(errno));
+  channel_ = open_unix_channel(context_.loop, std::move(socket), events());
+  return say_hello({{.fd = pidfd.get()}});
+}
+
+void MappedRoute::dial(std::vector<SocketAddress> addresses) {
+  const auto connected = [this](ScopedFd socket, const std::string&) {
+    dialler_.reset();
+    channel_ = open_fabric_channel(
+        context_.loop, context_.credentials.current()->open(std::move(socket), StreamSide::kDialer),
+        events());
+    (void)say_hello({});  // only queued: what becomes of it is told by the channel
+  };
+  dialler_.emplace(context_.loop, std::move(addresses), context_.attach_timeout_ms,
+                   Dialler::Events{.connected = connected,
+                                   .failed = [this](const Status& reason) { fail(reason); }});
+}
+
+Status MappedRoute::say_hello(const std::vector<MemoryKeyView>& keys) {
+  WireWriter hello;
+  hello.put(MappedKind::kHello);
+  hello.put(kMappedVersion);
+  hello.put(keys_.connect);
+  return channel_->send(hello.take(), keys);
+}
+
+void MappedRoute::fail(const Status& reason) {
   ready_ = false;
   timeout_.reset();
-  watch_.reset();
-  owner_.route_broken(link_, status);
+  dialler_.reset();
+  channel_.reset();
+  owner_.route_broken(link_, reason);
 }
 
-Status MappedRoute::advance() {
-  Result<UnixMessage> message = receive_message(socket_.get());
-  if (!message.ok()) return message.status();
+Status MappedRoute::take(MappedMessage message) {
   MappedKind kind{};
-  if (!WireReader(message->bytes).get(kind) || ready_ || kind != awaited_) {
+  if (!WireReader(message.bytes).get(kind) || ready_ || kind != awaited_) {
     return invalid_argument("mapped: unexpected message");
   }
   switch (kind) {
     case MappedKind::kWelcome:
-      return check_scratch(*message);
+      return check_scratch(message);
     case MappedKind::kChecked:
       return want_next_slabs();
     case MappedKind::kSlabs:
-      return take_slabs(std::move(*message));
+      return take_slabs(std::move(message));
     default:
       return invalid_argument("mapped: unexpected message");
   }
 }
 
-Status MappedRoute::check_scratch(const UnixMessage& message) {
+Status MappedRoute::check_scratch(const MappedMessage& message) {
   WireReader in(message.bytes);
   MappedKind message_kind{};
   HandoffMemory::Kind kind{};
-  if (!in.get(message_kind) || !in.get(kind) || message.fds.size() != 1) {
+  if (!in.get(message_kind) || !in.get(kind) || message.keys.size() != 1) {
     return invalid_argument("mapped: welcome without its memory");
   }
   if (kind != memory_.kind()) {
     return unavailable("mapped: one side's pages are in host memory, the other's on a GPU");
   }
-  Result<std::unique_ptr<SharedMemory>> scratch =
-      memory_.import(message.fds[0].get(), kScratchBytes);
+  Result<std::unique_ptr<SharedMemory>> scratch = memory_.import(message.keys[0], kScratchBytes);
   if (!scratch.ok()) return scratch.status();
   scratch_ = std::move(*scratch);
   Nonce proof{};
@@ -108,7 +157,7 @@ Status MappedRoute::check_scratch(const UnixMessage& message) {
   out.put(MappedKind::kCheck);
   out.put(challenge);
   awaited_ = MappedKind::kChecked;
-  return send_message(socket_.get(), out.take(), {});
+  return channel_->send(out.take(), {});
 }
 
 Status MappedRoute::want_next_slabs() {
@@ -119,7 +168,7 @@ Status MappedRoute::want_next_slabs() {
     out.put(static_cast<uint32_t>(group));
     out.put(static_cast<uint32_t>(slabs_[group].size()));
     awaited_ = MappedKind::kSlabs;
-    return send_message(socket_.get(), out.take(), {});
+    return channel_->send(out.take(), {});
   }
   const Result<Measurement> measurement = copies_->measure(scratch_->data() + kScratchProbeAt);
   if (!measurement.ok()) return measurement.status();
@@ -129,23 +178,22 @@ Status MappedRoute::want_next_slabs() {
   owner_.route_ready(link_, *measurement);
   WireWriter out;
   out.put(MappedKind::kReady);
-  return send_message(socket_.get(), out.take(), {});
+  return channel_->send(out.take(), {});
 }
 
-Status MappedRoute::take_slabs(UnixMessage message) {
+Status MappedRoute::take_slabs(MappedMessage message) {
   WireReader in(message.bytes);
   MappedKind kind{};
   uint32_t group = 0;
   uint32_t first = 0;
   const bool whole = in.get(kind) && in.get(group) && in.get(first);
-  if (!whole || group >= slabs_.size() || first != slabs_[group].size() || message.fds.empty()) {
+  if (!whole || group >= slabs_.size() || first != slabs_[group].size() || message.keys.empty()) {
     return invalid_argument("mapped: malformed slabs");
   }
-  for (const ScopedFd& fd : message.fds) {
+  for (const MemoryKey& key : message.keys) {
     const size_t slab = slabs_[group].size();
     if (slab == slab_count(group)) return invalid_argument("mapped: more slabs than pages");
-    Result<std::unique_ptr<SharedMemory>> mapping =
-        memory_.import(fd.get(), slab_bytes(group, slab));
+    Result<std::unique_ptr<SharedMemory>> mapping = memory_.import(key, slab_bytes(group, slab));
     if (!mapping.ok()) return mapping.status();
     slabs_[group].push_back(std::move(*mapping));
   }

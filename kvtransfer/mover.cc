@@ -6,17 +6,41 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "kvtransfer/mapped.h"
+#include "kvtransfer/nccl.h"
 #include "kvtransfer/tcp.h"
 #include "kvtransfer/ucx.h"
+#include "kvtransfer/ucx_put.h"
 
 namespace baton {
 namespace {
 
+// GPU memory is put by UCX itself; host memory, which it cannot put into, travels in messages.
+Result<std::unique_ptr<Transport>> make_ucx(const TransportContext& context) {
+  if (context.memory.kind() == HandoffMemory::Kind::kCuda) {
+    Result<std::unique_ptr<UcxPutTransport>> puts = UcxPutTransport::make(context);
+    if (!puts.ok()) return puts.status();
+    return std::unique_ptr<Transport>(std::move(*puts));
+  }
+  Result<std::unique_ptr<UcxTransport>> messages = UcxTransport::make(context);
+  if (!messages.ok()) return messages.status();
+  return std::unique_ptr<Transport>(std::move(*messages));
+}
+
+// NCCL is loaded where it can be of use and not before.
+Result<std::unique_ptr<NcclTransport>> make_nccl(const TransportContext& context,
+                                                 const KvTransferConfig& config) {
+  if (context.memory.kind() != HandoffMemory::Kind::kCuda)
+    return unavailable("it moves GPU memory only, the pages are in host memory");
+  Result<std::shared_ptr<const NcclApi>> api = load_nccl();
+  if (!api.ok()) return api.status();
+  return std::make_unique<NcclTransport>(context, std::move(*api), config.nccl_ctas);
+}
+
 // Null where this machine cannot do it.
-std::unique_ptr<Transport> make_transport(const std::string& name,
-                                          const TransportContext& context) {
+std::unique_ptr<Transport> make_transport(const std::string& name, const TransportContext& context,
+                                          const KvTransferConfig& config) {
   if (name == "mapped") return std::make_unique<MappedTransport>(context);
-  if ((name == "tcp" || name == "ucx") && context.memory.kind() != HandoffMemory::Kind::kHost) {
+  if (name == "tcp" && context.memory.kind() != HandoffMemory::Kind::kHost) {
     log_warn(
         "transport_unavailable",
         {{"transport", name}, {"reason", "it moves host memory only, the pages are on a GPU"}});
@@ -24,12 +48,28 @@ std::unique_ptr<Transport> make_transport(const std::string& name,
   }
   if (name == "tcp") return std::make_unique<TcpTransport>(context);
   if (name == "ucx") {
-    Result<std::unique_ptr<UcxTransport>> ucx = UcxTransport::make(context);
+    Result<std::unique_ptr<Transport>> ucx = make_ucx(context);
     if (ucx.ok()) return std::move(*ucx);
     log_warn("transport_unavailable", {{"transport", name}, {"reason", ucx.status().message()}});
     return nullptr;
   }
-  throw ConfigError("kvtransfer.transports: got \"" + name + "\", want mapped, ucx or tcp");
+  if (name == "nccl") {
+    Result<std::unique_ptr<NcclTransport>> nccl = make_nccl(context, config);
+    if (nccl.ok()) return std::move(*nccl);
+    log_warn("transport_unavailable", {{"transport", name}, {"reason", nccl.status().message()}});
+    return nullptr;
+  }
+  throw ConfigError("kvtransfer.transports: got \"" + name + "\", want mapped, ucx, tcp or nccl");
+}
+
+// Those listed, and the one that is required.
+std::vector<std::string> wanted(const KvTransferConfig& config) {
+  std::vector<std::string> names;
+  std::istringstream list(config.transports);
+  for (std::string name; std::getline(list, name, ',');) names.push_back(std::move(name));
+  const bool listed = std::find(names.begin(), names.end(), config.require) != names.end();
+  if (!config.require.empty() && !listed) names.push_back(config.require);
+  return names;
 }
 
 bool ends_transfer(MoverEvent::Kind kind) {
@@ -94,13 +134,14 @@ Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector
   for (const KvGroup& group : layout_.groups)
     last_layer_ = std::max(last_layer_, group.layers.back());
   const auto report_event = [this](MoverEvent event) { report(std::move(event)); };
-  const TransportContext context{loop_,       pools_,        offers_,     grants_,
-                                 *memory_,    *credentials_, listen_host, config.attach_timeout_ms,
-                                 report_event};
-  std::istringstream names(config.transports);
+  const TransportContext context{loop_,        pools_,
+                                 offers_,      grants_,
+                                 *memory_,     *credentials_,
+                                 listen_host,  config.attach_timeout_ms,
+                                 report_event, config.ucx_library};
   std::vector<Transport*> transports;
-  for (std::string name; std::getline(names, name, ',');) {
-    std::unique_ptr<Transport> transport = make_transport(name, context);
+  for (const std::string& name : wanted(config)) {
+    std::unique_ptr<Transport> transport = make_transport(name, context, config);
     if (transport == nullptr) continue;
     if (decorator) transport = decorator(std::move(transport), loop_);
     transports.push_back(transport.get());
@@ -112,8 +153,7 @@ Mover::Mover(const KvTransferConfig& config, const KvLayout& layout, std::vector
   const auto required = [&](const Transport* one) { return config.require == one->name(); };
   if (!config.require.empty() && std::none_of(transports.begin(), transports.end(), required)) {
     throw ConfigError("kvtransfer.require: got \"" + config.require +
-                      "\", want one of kvtransfer.transports that can be used here (" +
-                      config.transports + ")");
+                      "\", which cannot be used here: see the log's transport_unavailable");
   }
   pusher_ = std::make_unique<Pusher>(config, layout_, pools_, std::move(transports),
                                      config.digest ? memory_->make_hasher(pools_) : nullptr, clock,

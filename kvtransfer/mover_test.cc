@@ -219,11 +219,19 @@ TEST_CASE("a required transport that cannot be used here is a mistake in the con
   SystemClock clock;
   TestPools pools;
   CHECK_THROWS_WITH_AS(
-      make_page_mover({.transports = "mapped,tcp", .require = "ucx"}, pools.layout, pools.borrowed,
+      make_page_mover({.transports = "mapped,tcp", .require = "nccl"}, pools.layout, pools.borrowed,
                       "127.0.0.1", clock, [](const MoverEvent&) {}),
-      "kvtransfer.require: got \"ucx\", want one of kvtransfer.transports that can be used here "
-      "(mapped,tcp)",
+      "kvtransfer.require: got \"nccl\", which cannot be used here: see the log's "
+      "transport_unavailable",
       ConfigError);
+}
+
+TEST_CASE("a required transport need not be listed") {
+  SystemClock clock;
+  TestEnd d({.transports = "mapped", .require = "tcp"}, clock);
+  TestEnd p({.transports = "mapped", .require = "tcp"}, clock);
+  p.mover->attach(1, d.mover->offer(1), long_lease());
+  CHECK_EQ(p.log.wait(Kind::kAttached).transport, "tcp");
 }
 
 TEST_CASE("delayed copies arrive, and a connection lost in the middle fails what is left") {

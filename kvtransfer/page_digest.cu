@@ -5,7 +5,7 @@ namespace baton {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerPage = 16;
+constexpr int kBlocksPerPage = 64;  // a few pages alone keep a GPU busy
 
 __device__ void add_to(uint64_t* sum, uint64_t value) {
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -22,6 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto* pairs = reinterpret_cast<const ulonglong2*>(pages.pages[blockIdx.y]);
   const int64_t count = pages.page_bytes / static_cast<int64_t>(sizeof(ulonglong2));
   WordSums own;
+#pragma unroll 4
   for (int64_t i = blockIdx.x * kThreads + threadIdx.x; i < count; i += kThreads * kBlocksPerPage) {
     const ulonglong2 pair = pairs[i];
     add_word(pair.x, static_cast<uint64_t>(2 * i), &own);

@@ -41,7 +41,9 @@ struct MoverEvent {
     kVerified,  // D: after verify(): `intact` says whether the pages of `slot_gen` hold what P says
     kPeerDead,  // D: proof that the peer's process is dead: nobody writes for it any more (its
                 // pidfd became readable)
-    kBroken,    // the handoff thread has ended by `error` (a GPU's is for good): the process must
+    kStoresEnded,  // D: after forget(): our last store over that link by `transport`, one that does
+                   // not say so by a closed connection (nccl), has ended, none will start
+    kBroken,  // the handoff thread has ended by `error` (a GPU's is for good): the process must
   };
   Kind kind = Kind::kDone;
   LinkId link = 0;
@@ -66,7 +68,8 @@ class PageMover : public LayerSink {
   // Opaque, authenticated by the link it travels on; carries a nonce that only this peer learns.
   virtual std::string offer(LinkId link) = 0;
   // tcp stores only into pages allowed here; other transports rely on the protocol. After
-  // disallow() returns, no store of ours into these pages is under way or will start.
+  // disallow() returns, no store of ours into these pages is under way or will start (nccl: none
+  // will start; P says when its copies have ended, or kStoresEnded).
   virtual void allow(LinkId link, uint64_t slot_gen,
                      const std::vector<std::vector<int32_t>>& pages_per_group) = 0;
   virtual void disallow(uint64_t slot_gen) = 0;

@@ -114,6 +114,12 @@ Pusher::Links::iterator Pusher::settle_link(Links::iterator it) {
   link.route.reset();
   link.measured.reset();
   note_failure(link, transports_[link.transport]->name(), reason.message());
+  if (link.detaching) {
+    const LinkId detached = id;
+    links_.erase(it++);
+    finish_detach(detached);
+    return it;
+  }
   if (link.attached) {
     fail_transfers(id, reason.message());
     settle_transfers();
@@ -126,12 +132,24 @@ Pusher::Links::iterator Pusher::settle_link(Links::iterator it) {
 }
 
 void Pusher::detach(LinkId id) {
-  if (const auto it = links_.find(id); it != links_.end()) {
+  const auto it = links_.find(id);
+  if (it != links_.end() && it->second.route != nullptr && !it->second.route->end()) {
+    it->second.attached = false;
+    it->second.measured.reset();
+    it->second.detaching = true;  // route_broken follows
+    return;
+  }
+  if (it != links_.end()) {
     it->second.route.reset();
     links_.erase(it);
-    fail_transfers(id, "the link is gone");
-    settle_transfers();
   }
+  finish_detach(id);
+}
+
+// REQUIRES: the route is gone.
+void Pusher::finish_detach(LinkId id) {
+  fail_transfers(id, "the link is gone");
+  settle_transfers();
   report_({.kind = MoverEvent::Kind::kDetached, .link = id});
 }
 

@@ -72,6 +72,7 @@ class Pusher final : public RouteOwner {
     std::unique_ptr<Route> route;
     size_t transport = 0;  // index of the one being tried, or in use
     bool attached = false;
+    bool detaching = false;               // the end of its route is awaited
     std::optional<Measurement> measured;  // route_ready has come, pump() has not seen it yet
     std::optional<Status> broken;         // route_broken likewise
     std::string failures;                 // of the transports tried
@@ -84,6 +85,7 @@ class Pusher final : public RouteOwner {
   void check_measurement(Link& link, LinkId id);
   Links::iterator settle_link(Links::iterator it);
   bool start_copies(Link& link);
+  void finish_detach(LinkId id);
   void fail_transfers(LinkId link, const std::string& reason);
   void settle_transfers();
   void add_slice(const PushPage& page, int64_t offset, int64_t bytes, void* after);

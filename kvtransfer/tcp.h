@@ -8,14 +8,13 @@
 // protocol could send closes the connection. Group kProbeGroup is the measurement: stored nowhere.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "kvtransfer/data_listener.h"
 #include "kvtransfer/transport.h"
 
 namespace baton {
@@ -36,41 +35,30 @@ struct TcpFrame {
 };
 static_assert(sizeof(TcpFrame) == 32);
 
-// An address as numbers, ready to connect to. "10.0.0.7:41000", "[fd00::7]:41000".
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t bytes = 0;
-  static Result<SocketAddress> parse(const std::string& text);
-  std::string to_string() const;
-};
-
 class TcpReceiver;
 
 // D's listener and connections, and P's connect(). Construction throws ConfigError when it cannot
 // listen.
 class TcpTransport final : public Transport {
  public:
-  // Listens on context.listen_host (a name, an address, or empty for any), any port.
+  // Listens on context.listen_host, any port.
   explicit TcpTransport(const TransportContext& context);
   ~TcpTransport() override;
   const char* name() const override { return "tcp"; }
   bool stores_ourselves() const override { return true; }
-  std::string endpoint() const override { return endpoint_; }
+  std::string endpoint() const override { return listener_.endpoint(); }
   void forget(LinkId link) override;
   Result<std::unique_ptr<Route>> connect(LinkId link, const Offer& offer,
                                          const std::string& address, RouteOwner& owner) override;
 
  private:
-  void on_accept();
+  void on_accept(ScopedFd socket);
   void serve(uint64_t id);
 
   const TransportContext context_;
-  std::string endpoint_;  // addresses, separated by commas
-  ScopedFd listener_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::unique_ptr<TcpReceiver>> receivers_;
-  PollLoop::Watch accept_watch_;
-  PollLoop::Watch accept_pause_;
+  DataListener listener_;
 };
 
 }  // namespace baton

@@ -1,7 +1,5 @@
 #include "kvtransfer/tcp_route.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
@@ -115,15 +113,7 @@ Status TcpRoute::too_late() const {
 }
 
 Status TcpRoute::send_hello() {
-  const int on = 1;
-  const int fd = stream_->fd();
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  // A path that dies silently must not hold pages for the kernel's quarter of an hour.
-  const auto limit_ms = static_cast<unsigned>(context_.attach_timeout_ms);
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &on, sizeof(on));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
+  set_data_options(stream_->fd(), context_.attach_timeout_ms);
   WireWriter hello;
   hello.put(kTcpMagic);
   hello.put(kTcpVersion);

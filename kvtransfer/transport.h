@@ -62,6 +62,9 @@ class Route {
   // Starts a copy. True: it is complete already. False: slice_done or slice_refused follows.
   // REQUIRES: has_room().
   virtual bool start(const Slice& slice) = 0;
+  // Begins to end every copy. True: the route may be destroyed. False: that would wait long (for a
+  // library to let go of a peer); route_broken follows, then it takes no time.
+  virtual bool end() { return true; }
 };
 
 class HandoffMemory;
@@ -77,6 +80,7 @@ struct TransportContext {
   std::string listen_host;
   int64_t attach_timeout_ms = 0;
   std::function<void(MoverEvent)> report;
+  std::string ucx_library;  // as in KvTransferConfig
 };
 
 class Transport {

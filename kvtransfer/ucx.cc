@@ -34,7 +34,7 @@ Result<std::unique_ptr<UcxTransport>> UcxTransport::make(const TransportContext&
   for (const std::string& name : variables.no_effect) {
     log_warn("ucx_variable_ignored", {{"name", name}, {"reason", "the worker sets it itself"}});
   }
-  Result<std::unique_ptr<UcxWorker>> worker = UcxWorker::make();
+  Result<std::unique_ptr<UcxWorker>> worker = UcxWorker::make({.library = context.ucx_library});
   if (!worker.ok()) return worker.status();
   return std::unique_ptr<UcxTransport>(new UcxTransport(context, std::move(*worker)));
 }

@@ -30,6 +30,10 @@ bool is_true(std::string_view value) {
   return value == "y" || value == "yes" || value == "on" || value == "1";
 }
 
+bool is_false(std::string_view value) {
+  return value == "n" || value == "no" || value == "off" || value == "0";
+}
+
 Status check(const std::string& name, const std::string& value) {
   const std::string got = name + "=" + value;
   if (name == "UCX_KEEPALIVE_INTERVAL" && seconds_of(value) > kKeepaliveMaxS) {
@@ -39,6 +43,10 @@ Status check(const std::string& name, const std::string& value) {
   if (name == "UCX_UNIFIED_MODE" && is_true(value)) {
     return unavailable(
         got + ": it takes all machines for alike and then misreads addresses; want it unset");
+  }
+  if (name == "UCX_CUDA_IPC_CACHE" && is_false(value)) {
+    return unavailable(got +
+                       ": every put would map the peer's memory anew (0.5 GB/s); want it unset");
   }
   return {};
 }

@@ -12,11 +12,13 @@ std::string refusal(const char* variable) {
 
 }  // namespace
 
-TEST_CASE("UCX variables that break fault detection are refused by name") {
+TEST_CASE("UCX variables that break the transport are refused by name") {
   CHECK(refusal("UCX_KEEPALIVE_INTERVAL=300s").starts_with("UCX_KEEPALIVE_INTERVAL=300s: "));
   CHECK(refusal("UCX_KEEPALIVE_INTERVAL=5m").starts_with("UCX_KEEPALIVE_INTERVAL"));
   CHECK(refusal("UCX_KEEPALIVE_INTERVAL=inf").starts_with("UCX_KEEPALIVE_INTERVAL"));
   CHECK(refusal("UCX_UNIFIED_MODE=y").starts_with("UCX_UNIFIED_MODE=y: "));
+  CHECK(refusal("UCX_CUDA_IPC_CACHE=n").starts_with("UCX_CUDA_IPC_CACHE=n: "));
+  CHECK(refusal("UCX_CUDA_IPC_CACHE=y").empty());
   CHECK(refusal("UCX_KEEPALIVE_INTERVAL=20s").empty());
   CHECK(refusal("UCX_KEEPALIVE_INTERVAL=500ms").empty());
   CHECK(refusal("UCX_NET_DEVICES=mlx5_0:1").empty());

@@ -1,12 +1,11 @@
 #include "kvtransfer/ucx_worker.h"
 
 #include <poll.h>
-namespace baton {
-namespace {
 
-Status ucx_error(const UcxLibrary& ucx, const std::string& what, ucs_status_t status) {
-  return unavailable("ucx: " + what + ": " + ucx.status_string(status));
-}
+#include "kvtransfer/ucx_memory.h"
+namespace baton {
+
+namespace {
 
 struct Setting {
   const char* name;
@@ -14,8 +13,6 @@ struct Setting {
 };
 
 constexpr Setting kSettings[] = {
-    // UCX's tcp would store wherever a connected stranger says; only memory of this host here.
-    {"TLS", "posix,self"},
     // Without it shared memory is not chosen in error mode PEER (UCX 1.13). The key of the posix
     // transport is MM_, its parent's.
     {"MM_ERROR_HANDLING", "y"},
@@ -26,12 +23,15 @@ constexpr Setting kSettings[] = {
     {"RNDV_THRESH", "inf"},
 };
 
-Result<ucp_context_h> make_context(const UcxLibrary& ucx) {
+Result<ucp_context_h> make_context(const UcxLibrary& ucx, const UcxSetup& setup) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucx.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return ucx_error(ucx, "reading its configuration", status);
   const std::unique_ptr<ucp_config_t, decltype(ucx.config_release)> owned(config,
                                                                           ucx.config_release);
+  // UCX's tcp, which stores wherever a connected stranger says, is never among them.
+  status = ucx.config_modify(config, "TLS", setup.transports.c_str());
+  if (status != UCS_OK) return ucx_error(ucx, "TLS", status);
   for (const Setting& setting : kSettings) {
     status = ucx.config_modify(config, setting.name, setting.value);
     if (status != UCS_OK) return ucx_error(ucx, setting.name, status);
@@ -39,6 +39,7 @@ Result<ucp_context_h> make_context(const UcxLibrary& ucx) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  if (setup.puts) params.features |= UCP_FEATURE_RMA;
   ucp_context_h context = nullptr;
   status = ucx.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
   if (status != UCS_OK) return ucx_error(ucx, "init", status);
@@ -49,12 +50,16 @@ Result<ucp_context_h> make_context(const UcxLibrary& ucx) {
 
 // ---- worker ----
 
-Result<std::unique_ptr<UcxWorker>> UcxWorker::make() {
-  Result<std::shared_ptr<const UcxLibrary>> library = load_ucx();
+Result<std::unique_ptr<UcxWorker>> UcxWorker::make(const UcxSetup& setup) {
+  Result<std::shared_ptr<const UcxLibrary>> library = load_ucx(setup.library);
   if (!library.ok()) return library.status();
-  std::unique_ptr<UcxWorker> worker(new UcxWorker());
-  worker->ucx_ = std::move(*library);
-  const Status opened = worker->open();
+  return make(std::move(*library), setup);
+}
+
+Result<std::unique_ptr<UcxWorker>> UcxWorker::make(std::shared_ptr<const UcxLibrary> library,
+                                                   const UcxSetup& setup) {
+  std::unique_ptr<UcxWorker> worker(new UcxWorker(std::move(library)));
+  const Status opened = worker->open(setup);
   if (!opened.ok()) return opened;
   // Can shared memory carry an endpoint in error mode PEER? Our own address is as good as a peer's.
   const Result<std::unique_ptr<UcxEndpoint>> self =
@@ -63,9 +68,9 @@ Result<std::unique_ptr<UcxWorker>> UcxWorker::make() {
   return worker;
 }
 
-Status UcxWorker::open() {
+Status UcxWorker::open(const UcxSetup& setup) {
   const UcxLibrary& ucx = *ucx_;
-  const Result<ucp_context_h> context = make_context(ucx);
+  const Result<ucp_context_h> context = make_context(ucx, setup);
   if (!context.ok()) return context.status();
   context_ = *context;
   ucp_worker_params_t params{};
@@ -110,6 +115,13 @@ ucs_status_t UcxWorker::on_message(void* arg, const void* header, size_t header_
   return UCS_OK;
 }
 
+bool UcxWorker::knows_gpu_memory() const {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  return ucx_->context_query(context_, &attributes) == UCS_OK &&
+         (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
 bool UcxWorker::progress() {
   return ucx_->worker_progress(worker_) != 0;
 }
@@ -120,9 +132,9 @@ bool UcxWorker::arm() {
 
 // ---- endpoint ----
 
-struct UcxEndpoint::SendInFlight {
+struct UcxEndpoint::InFlight {
   const UcxLibrary& ucx;
-  OnSent on_sent;
+  OnEnded on_ended;
 };
 
 Result<std::unique_ptr<UcxEndpoint>> UcxEndpoint::connect(UcxWorker& worker,
@@ -164,28 +176,55 @@ void UcxEndpoint::on_error(void* arg, ucp_ep_h, ucs_status_t status) {
   if (endpoint->on_broken_) endpoint->on_broken_(endpoint->worker_.ucx().status_string(status));
 }
 
-void UcxEndpoint::on_send_ended(void* request, ucs_status_t, void* arg) {
-  const std::unique_ptr<SendInFlight> send(static_cast<SendInFlight*>(arg));
-  send->ucx.request_free(request);
-  send->on_sent();
+void UcxEndpoint::on_request_ended(void* request, ucs_status_t status, void* arg) {
+  const std::unique_ptr<InFlight> ended(static_cast<InFlight*>(arg));
+  ended->ucx.request_free(request);
+  ended->on_ended(status == UCS_OK ? Status() : unavailable(ended->ucx.status_string(status)));
+}
+
+Result<bool> UcxEndpoint::start(
+    const char* what, OnEnded on_ended, ucp_request_param_t params,
+    const std::function<ucs_status_ptr_t(const ucp_request_param_t*)>& call) {
+  const UcxLibrary& ucx = worker_.ucx();
+  auto in_flight = std::make_unique<InFlight>(InFlight{ucx, std::move(on_ended)});
+  params.op_attr_mask |= UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  params.cb.send = &UcxEndpoint::on_request_ended;
+  params.user_data = in_flight.get();
+  const ucs_status_ptr_t request = call(&params);
+  if (UCS_PTR_IS_ERR(request)) return ucx_error(ucx, what, UCS_PTR_STATUS(request));
+  if (request == nullptr) return true;
+  in_flight.release();  // on_request_ended's now
+  return false;
 }
 
 Result<bool> UcxEndpoint::send(uint16_t message_id, std::string_view header,
                                std::string_view payload, OnSent on_sent) {
-  const UcxLibrary& ucx = worker_.ucx();
-  auto ended = std::make_unique<SendInFlight>(SendInFlight{ucx, std::move(on_sent)});
   ucp_request_param_t params{};
-  params.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = UCP_AM_SEND_FLAG_EAGER;
-  params.cb.send = &UcxEndpoint::on_send_ended;
-  params.user_data = ended.get();
-  const ucs_status_ptr_t request = ucx.am_send_nbx(
-      endpoint_, message_id, header.data(), header.size(), payload.data(), payload.size(), &params);
-  if (UCS_PTR_IS_ERR(request)) return ucx_error(ucx, "send", UCS_PTR_STATUS(request));
-  if (request == nullptr) return true;
-  ended.release();  // on_send_ended's now
-  return false;
+  return start(
+      "send", [on_sent = std::move(on_sent)](const Status&) { on_sent(); }, params,
+      [&](const ucp_request_param_t* all) {
+        return worker_.ucx().am_send_nbx(endpoint_, message_id, header.data(), header.size(),
+                                         payload.data(), payload.size(), all);
+      });
+}
+
+Result<bool> UcxEndpoint::put(const UcxMemory& from, const std::byte* src, int64_t bytes,
+                              const UcxRemoteMemory& into, uint64_t to, OnEnded on_ended) {
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_MEMH;
+  params.memory_type = from.type();
+  params.memh = from.handle();
+  return start("put", std::move(on_ended), params, [&](const ucp_request_param_t* all) {
+    return worker_.ucx().put_nbx(endpoint_, src, static_cast<size_t>(bytes), to, into.key(), all);
+  });
+}
+
+Result<bool> UcxEndpoint::flush(OnEnded on_ended) {
+  return start("flush", std::move(on_ended), {}, [&](const ucp_request_param_t* all) {
+    return worker_.ucx().ep_flush_nbx(endpoint_, all);
+  });
 }
 
 void UcxEndpoint::send_small(uint16_t message_id, std::string header) {

@@ -1,5 +1,5 @@
-// UCX behind plain C++: one context and worker of active messages over POSIX shared memory, its
-// endpoints, its sleep. Handoff thread only, but for construction.
+// UCX behind plain C++: one context and worker, its endpoints with their active messages and puts,
+// its sleep. Memory that it knows: ucx_memory.h. Handoff thread only, but for construction.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,26 @@ namespace baton {
 // buffer first).
 inline constexpr int64_t kUcxPayloadBytesMax = 60 << 10;
 
+struct UcxSetup {
+  std::string library;                    // as load_ucx's path
+  std::string transports = "posix,self";  // UCX's TLS
+  // We put into others' memory. One that does not has no handler for puts that its peer's UCX
+  // spells out in messages, and stores nothing for anybody.
+  bool puts = false;
+};
+
+class UcxMemory;
+class UcxRemoteMemory;
+
 class UcxWorker {
  public:
   using Receiver = std::function<void(std::string_view header, std::string_view payload)>;
 
   // Reports why where UCX cannot be used here: no shared memory, or none with error handling.
-  static Result<std::unique_ptr<UcxWorker>> make();
+  static Result<std::unique_ptr<UcxWorker>> make(const UcxSetup& setup = {});
+  // With functions of the caller's in place of some of UCX's.
+  static Result<std::unique_ptr<UcxWorker>> make(std::shared_ptr<const UcxLibrary> library,
+                                                 const UcxSetup& setup);
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
@@ -32,6 +46,7 @@ class UcxWorker {
   const UcxLibrary& ucx() const { return *ucx_; }
   const std::string& address() const { return address_; }
   int event_fd() const { return event_fd_; }
+  bool knows_gpu_memory() const;
 
   // Called from progress(); must not call progress() itself, nor make or close endpoints.
   void set_receiver(uint16_t message_id, Receiver receiver);
@@ -43,12 +58,13 @@ class UcxWorker {
 
  private:
   friend class UcxEndpoint;
-  UcxWorker() = default;
-  Status open();
+  friend class UcxMemory;
+  explicit UcxWorker(std::shared_ptr<const UcxLibrary> library) : ucx_(std::move(library)) {}
+  Status open(const UcxSetup& setup);
   static ucs_status_t on_message(void* arg, const void* header, size_t header_bytes, void* data,
                                  size_t data_bytes, const ucp_am_recv_param_t* param);
 
-  std::shared_ptr<const UcxLibrary> ucx_;
+  const std::shared_ptr<const UcxLibrary> ucx_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   std::string address_;
@@ -57,12 +73,14 @@ class UcxWorker {
 };
 
 // A way to one peer's worker, in error mode PEER. Its destructor ends every send: afterwards no
-// byte of ours is read.
+// byte of ours is read, but by puts of a copy engine, which it does not wait for.
 class UcxEndpoint {
  public:
   using OnBroken = std::function<void(const std::string& reason)>;
   // Called from progress() when a send that was not complete at once has ended, well or not.
   using OnSent = std::function<void()>;
+  // The same of puts and flushes, with what became of it.
+  using OnEnded = std::function<void(const Status&)>;
 
   static Result<std::unique_ptr<UcxEndpoint>> connect(UcxWorker& worker, const std::string& address,
                                                       OnBroken on_broken);
@@ -76,12 +94,22 @@ class UcxEndpoint {
   // A few bytes without a payload; copied.
   void send_small(uint16_t message_id, std::string header);
 
+  // Stores `bytes` of `src`, which lies in `from`, at the peer's address `to`, which lies in
+  // `into`. As send(); what has been put has left, and only flush() says that it has arrived.
+  Result<bool> put(const UcxMemory& from, const std::byte* src, int64_t bytes,
+                   const UcxRemoteMemory& into, uint64_t to, OnEnded on_ended);
+  // True: all that has been put has arrived. False: on_ended will say so.
+  Result<bool> flush(OnEnded on_ended);
+
  private:
-  struct SendInFlight;
+  friend class UcxRemoteMemory;
+  struct InFlight;
   UcxEndpoint(UcxWorker& worker, OnBroken on_broken)
       : worker_(worker), on_broken_(std::move(on_broken)) {}
   static void on_error(void* arg, ucp_ep_h endpoint, ucs_status_t status);
-  static void on_send_ended(void* request, ucs_status_t status, void* arg);
+  static void on_request_ended(void* request, ucs_status_t status, void* arg);
+  Result<bool> start(const char* what, OnEnded on_ended, ucp_request_param_t params,
+                     const std::function<ucs_status_ptr_t(const ucp_request_param_t*)>& call);
 
   UcxWorker& worker_;
   const OnBroken on_broken_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -20,29 +21,39 @@ bool in_vocab(TokenId token, int32_t vocab_size) {
   return token >= 0 && token < vocab_size;
 }
 
-void exclude(float* logits, int32_t vocab_size, const std::vector<TokenId>& ids) {
+std::vector<uint32_t> mask_of(const std::vector<TokenId>& ids, int32_t vocab_size) {
+  if (ids.empty()) return {};
+  std::vector<uint32_t> mask(static_cast<size_t>(mask_words(vocab_size)));
   for (const TokenId id : ids) {
-    if (in_vocab(id, vocab_size)) logits[id] = kExcluded;
+    if (in_vocab(id, vocab_size)) mask[static_cast<size_t>(id / 32)] |= 1U << (id % 32);
   }
+  return mask;
 }
 
-void keep_only(float* logits, int32_t vocab_size, const std::vector<TokenId>& allowed) {
-  std::vector<std::pair<TokenId, float>> kept;
-  for (const TokenId id : allowed) {
-    if (in_vocab(id, vocab_size)) kept.emplace_back(id, logits[id]);
+// A token that is named more than once gets the sum, so that the order of the additions to its
+// logit is no question.
+std::vector<TokenBias> merged(const std::vector<std::pair<TokenId, float>>& biases,
+                              int32_t vocab_size) {
+  std::map<TokenId, float> sums;
+  for (const auto& [id, bias] : biases) {
+    if (in_vocab(id, vocab_size)) sums[id] += bias;
   }
-  std::fill(logits, logits + vocab_size, kExcluded);
-  for (const auto& [id, logit] : kept) logits[id] = logit;
+  std::vector<TokenBias> result;
+  for (const auto& [id, sum] : sums) result.push_back({id, sum});
+  return result;
 }
 
 }  // namespace
 
-ChoiceState::ChoiceState(SlotOpen open, int32_t context_len)
+ChoiceState::ChoiceState(SlotOpen open, int32_t context_len, int32_t vocab_size)
     : spec_(std::move(open.spec)),
       choice_(open.choice),
       context_len_(context_len),
-      counts_tokens_(spec_.presence_penalty != 0 || spec_.frequency_penalty != 0 ||
-                     spec_.repetition_penalty != 1) {
+      vocab_size_(vocab_size),
+      has_penalties_(spec_.presence_penalty != 0 || spec_.frequency_penalty != 0 ||
+                     spec_.repetition_penalty != 1),
+      allowed_(mask_of(spec_.allowed_token_ids, vocab_size)),
+      biases_(merged(spec_.logit_bias, vocab_size)) {
   CHECK(!open.tokens.empty()) << "slot " << open.slot << " without a prompt";
   CHECK_LE(open.prompt_len, static_cast<int32_t>(open.tokens.size())) << "slot " << open.slot;
   for (size_t i = 0; i < open.tokens.size(); ++i) {
@@ -54,42 +65,54 @@ void ChoiceState::remember(TokenId token, bool generated) {
   ++next_position_;
   last_token_ = token;
   if (generated) generated_.push_back(token);
-  if (counts_tokens_) counts_[token] += generated ? 1 : 0;
+  if (has_penalties_ && in_vocab(token, vocab_size_)) counts_[token] += generated ? 1 : 0;
 }
 
-bool ChoiceState::adjusts() const {
-  return counts_tokens_ || !spec_.logit_bias.empty() || !spec_.allowed_token_ids.empty() ||
-         !spec_.bad_words.empty() || num_generated() < spec_.min_tokens;
+bool ChoiceState::adjusts(int32_t in_flight) const {
+  return has_penalties_ || !biases_.empty() || !allowed_.empty() || !spec_.bad_words.empty() ||
+         num_generated() + in_flight < spec_.min_tokens;
 }
 
-void ChoiceState::adjust(float* logits, int32_t vocab_size) const {
-  if (!spec_.allowed_token_ids.empty()) keep_only(logits, vocab_size, spec_.allowed_token_ids);
-  exclude_bad_words(logits, vocab_size);
-  if (num_generated() < spec_.min_tokens) {
-    exclude(logits, vocab_size, spec_.eos_ids);
-    exclude(logits, vocab_size, spec_.stop_ids);
+void ChoiceState::adjust(float* logits) const {
+  for (size_t w = 0; w < allowed_.size(); ++w) {
+    const auto first = static_cast<TokenId>(w) * 32;
+    for (TokenId id = first; id < std::min(first + 32, vocab_size_); ++id)
+      logits[id] = (allowed_[w] >> (id - first) & 1) != 0 ? logits[id] : kExcluded;
   }
-  for (const auto& [id, bias] : spec_.logit_bias) {
-    if (in_vocab(id, vocab_size)) logits[id] += bias;
-  }
-  if (counts_tokens_) apply_penalties(logits, vocab_size);
+  std::vector<TokenBan> bans;
+  add_bans(0, &bans);
+  for (const TokenBan& ban : bans) logits[ban.token] = kExcluded;
+  for (const TokenBias& bias : biases_) logits[bias.token] += bias.bias;
+  if (has_penalties_) apply_penalties(logits);
 }
 
-void ChoiceState::exclude_bad_words(float* logits, int32_t vocab_size) const {
+void ChoiceState::add_ban(TokenId token, TokenId after, std::vector<TokenBan>* bans) const {
+  if (in_vocab(token, vocab_size_)) bans->push_back({token, after});
+}
+
+void ChoiceState::add_bans(int32_t in_flight, std::vector<TokenBan>* bans) const {
   for (const std::vector<TokenId>& word : spec_.bad_words) {
-    if (word.empty() || word.size() - 1 > generated_.size()) continue;
-    const auto tail = generated_.end() - static_cast<std::ptrdiff_t>(word.size() - 1);
-    if (std::equal(tail, generated_.end(), word.begin()) && in_vocab(word.back(), vocab_size)) {
-      logits[word.back()] = kExcluded;
-    }
+    if (word.empty()) continue;
+    // The word's tokens that have to be there already: known ones, then the one in flight.
+    const size_t before = word.size() - 1;
+    const size_t unknown = before > 0 && in_flight > 0 ? 1 : 0;
+    const size_t known = before - unknown;
+    if (known > generated_.size()) continue;
+    const auto tail = generated_.end() - static_cast<std::ptrdiff_t>(known);
+    if (!std::equal(tail, generated_.end(), word.begin())) continue;
+    if (unknown > 0 && word[known] < 0) continue;  // no token is that one
+    add_ban(word.back(), unknown > 0 ? word[known] : -1, bans);
+  }
+  if (num_generated() + in_flight >= spec_.min_tokens) return;
+  for (const std::vector<TokenId>* ids : {&spec_.eos_ids, &spec_.stop_ids}) {
+    for (const TokenId id : *ids) add_ban(id, -1, bans);
   }
 }
 
 // Repetition (Keskar et al. 2019): shrinks positive logits, grows negative ones, of every token
 // seen. Frequency and presence: as in the OpenAI API, over generated tokens.
-void ChoiceState::apply_penalties(float* logits, int32_t vocab_size) const {
+void ChoiceState::apply_penalties(float* logits) const {
   for (const auto& [id, count] : counts_) {
-    if (!in_vocab(id, vocab_size)) continue;
     float& logit = logits[id];
     logit = logit > 0 ? logit / spec_.repetition_penalty : logit * spec_.repetition_penalty;
     logit -= spec_.frequency_penalty * static_cast<float>(count);

@@ -10,7 +10,9 @@ void ChoiceTable::update(const StepInput& input) {
   }
   for (const SlotOpen& open : input.opened_slots) {
     const bool opened =
-        choices_.try_emplace(open.slot, std::make_shared<ChoiceState>(open, context_len_)).second;
+        choices_
+            .try_emplace(open.slot, std::make_shared<ChoiceState>(open, context_len_, vocab_size_))
+            .second;
     CHECK(opened) << "slot " << open.slot << " is open already";
   }
 }

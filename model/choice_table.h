@@ -14,13 +14,15 @@ namespace baton {
 
 class ChoiceTable {
  public:
-  explicit ChoiceTable(int32_t context_len) : context_len_(context_len) {}
+  ChoiceTable(int32_t context_len, int32_t vocab_size)
+      : context_len_(context_len), vocab_size_(vocab_size) {}
 
   void update(const StepInput& input);  // closes, then opens
   const std::shared_ptr<ChoiceState>& at(int32_t slot) const;
 
  private:
   const int32_t context_len_;
+  const int32_t vocab_size_;
   std::unordered_map<int32_t, std::shared_ptr<ChoiceState>> choices_;
 };
 

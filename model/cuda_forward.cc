@@ -38,13 +38,17 @@ CudaForward::CudaForward(const CudaEngineParts& parts, LayerSink* recorder)
       StepStaging::Limits{.tokens = tokens_max,
                           .sequences = sequences_max,
                           .samples = std::max(rows_max_, buckets_.back()),
-                          .context_len = parts.context_len});
+                          .context_len = parts.context_len,
+                          .vocab_size = parts.config.vocab_size});
   for (PinnedBuffer& host : staged_host_) host = PinnedBuffer(staging_->bytes_max());
   staged_device_ = DeviceBuffer(staging_->bytes_max());
   tokens_ = DeviceBuffer(tokens_max * int64_t{sizeof(int32_t)});
   results_ = DeviceBuffer(rows_max_ * int64_t{sizeof(SampleResult)});
+  tops_ = DeviceBuffer(rows_max_ * kTopTokensMax * int64_t{sizeof(SampleResult)});
+  edited_ = DeviceBuffer(int64_t{rows_max_} * parts.config.vocab_size * int64_t{sizeof(float)});
   sample_scratch_ = DeviceBuffer(sample_scratch_bytes(rows_max_));
   staged_.batch.tokens = tokens_.as<int32_t>();
+  staged_.edited = edited_.as<float>();
 }
 
 void CudaForward::add_planner(const KvGroup& group, int32_t sequences_max) {
@@ -62,10 +66,10 @@ void CudaForward::add_planner(const KvGroup& group, int32_t sequences_max) {
 void CudaForward::capture(const std::function<void(double)>& progress) {
   if (parts_.graphs != "on") return;
   StepBatch nothing(parts_.layout, parts_.config.vocab_size, parts_.context_len);
-  nothing.build({}, ChoiceTable(parts_.context_len), {});
+  nothing.build({}, ChoiceTable(parts_.context_len, parts_.config.vocab_size), {});
   for (size_t i = 0; i < buckets_.size(); ++i) {
     if (buckets_[i] > rows_max_) break;
-    stage(nothing, {}, {buckets_[i], buckets_[i], buckets_[i], buckets_[i]}, 0);
+    stage(nothing, {}, {}, {buckets_[i], buckets_[i], buckets_[i], buckets_[i]}, 0);
     copy_staged(0);
     run_bucket(buckets_[i], {});
     cuda_check(cudaStreamSynchronize(stream_), "decode graph");
@@ -73,13 +77,14 @@ void CudaForward::capture(const std::function<void(double)>& progress) {
   }
 }
 
-void CudaForward::sample(const StepBatch& batch, std::span<const SampleParams> params, int32_t slot,
-                         bool may_use_graph, const StepInput& step, StepBegun& begun) {
+void CudaForward::sample(const StepBatch& batch, std::span<const SampleParams> params,
+                         const StepEdits& edits, int32_t slot, bool may_use_graph,
+                         const StepInput& step, StepBegun& begun) {
   const int32_t bucket = may_use_graph && batch.decode_only() && parts_.graphs != "off"
                              ? bucket_for(buckets_, batch.num_tokens())
                              : 0;
   if (bucket > 0 && bucket <= rows_max_) {
-    stage(batch, params, {bucket, bucket, bucket, bucket}, slot);
+    stage(batch, params, edits, {bucket, bucket, bucket, bucket}, slot);
     copy_staged(slot);
     begun.record(stream_);
     run_bucket(bucket, step);
@@ -91,7 +96,7 @@ void CudaForward::sample(const StepBatch& batch, std::span<const SampleParams> p
                         .samples = static_cast<int32_t>(params.size())};
   CHECK_LE(shape.logit_rows, rows_max_) << "rows of logits";
   CHECK_LE(shape.samples, rows_max_) << "samples";
-  stage(batch, params, shape, slot);
+  stage(batch, params, edits, shape, slot);
   copy_staged(slot);
   begun.record(stream_);
   enqueue(shape, step);
@@ -102,7 +107,7 @@ void CudaForward::hidden_states(const StepBatch& batch, int32_t slot, const Step
   const StepShape shape{.tokens = batch.num_tokens(),
                         .sequences = static_cast<int32_t>(batch.batch().groups[0].sequences.size()),
                         .logit_rows = static_cast<int32_t>(batch.logit_rows().size())};
-  stage(batch, {}, shape, slot);
+  stage(batch, {}, {}, shape, slot);
   copy_staged(slot);
   begun.record(stream_);
   enqueue({.tokens = shape.tokens, .sequences = shape.sequences}, step);
@@ -113,9 +118,9 @@ const float* CudaForward::logits(int32_t begin, int32_t count) {
 }
 
 void CudaForward::stage(const StepBatch& batch, std::span<const SampleParams> params,
-                        const StepShape& shape, int32_t slot) {
+                        const StepEdits& edits, const StepShape& shape, int32_t slot) {
   const ProfilerRange range("stage");
-  staging_->stage(batch.batch(), batch.logit_rows(), params, shape,
+  staging_->stage(batch.batch(), batch.logit_rows(), params, edits, shape,
                   staged_host_[static_cast<size_t>(slot)].data(), staged_device_.data(), &staged_);
 }
 
@@ -145,14 +150,15 @@ void CudaForward::enqueue(const StepShape& shape, const StepInput& step) {
   resolve_tokens_cuda(staged_.source_tokens, results_.as<SampleResult>(), tokens_.as<int32_t>(),
                       shape.tokens, stream_);
   forward_.hidden_states(staged_.batch, step);
+  if (before_logits_ != nullptr) before_logits_->record(stream_);
   if (shape.samples == 0) return;
-  sampled_logits_ = forward_.logits(staged_.logit_rows, shape.logit_rows);
-  sample_cuda({.logits = sampled_logits_,
+  sample_cuda({.logits = forward_.logits(staged_.logit_rows, shape.logit_rows),
                .vocab_size = parts_.config.vocab_size,
                .params = staged_.params,
                .num_samples = shape.samples,
                .scratch = sample_scratch_.data(),
-               .results = results_.as<SampleResult>()},
+               .results = results_.as<SampleResult>(),
+               .tops = tops_.as<SampleResult>()},
               stream_);
 }
 

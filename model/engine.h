@@ -115,17 +115,17 @@ struct StepOutput {
 };
 
 // Told of each layer's KV write, in the order of steps and layers, by one thread of the engine's
-// (CPU: the engine thread, after the layer's rope_kv; CUDA: the thread that waits for the event
-// recorded there).
+// (CPU: the engine thread, after the layer's rope_kv; CUDA, where layers_enqueued is refused: the
+// thread that waits for the step, at its end).
 class LayerSink {
  public:
   virtual ~LayerSink() = default;
   // All K and V of this step for `layer` (of the model) are in the pages.
   virtual void layer_written(const StepInput& step, int32_t layer) = 0;
   // The same before it has happened, from the engine thread: a GPU will have passed
-  // `written[layer]` (a cudaEvent_t) when that layer's K and V are in the pages. The events live as
-  // long as the engine; a later step may record them again, behind this one. False: a sink that
-  // cannot wait for events; layer_written follows.
+  // `written[layer]` (a cudaEvent_t, of several layers at once) when that layer's K and V are in
+  // the pages. The events live as long as the engine; a later step may record them again, behind
+  // this one. False: a sink that cannot wait for events; layer_written follows.
   virtual bool layers_enqueued(const StepInput& step, std::span<void* const> written) {
     (void)step, (void)written;
     return false;
@@ -146,6 +146,8 @@ class Engine {
   // `notify` is called whenever collect() would no longer wait, from a thread of the engine's, by
   // engines with several steps in flight.
   virtual void on_step_done(std::function<void()> notify) { (void)notify; }
+  // The same when a step with pushes is about to end, in less than a millisecond.
+  virtual void on_step_ending(std::function<void()> notify) { (void)notify; }
 
   // One step from end to end. REQUIRES: none in flight.
   StepOutput execute(StepInput input) {
@@ -186,8 +188,10 @@ struct EngineOptions {
   std::string cuda_graphs = "on";  // on: captured at start; lazy: when first needed; off
   int32_t running_max = 256;       // largest decode batch that gets a CUDA graph
   int64_t slab_bytes = 64 << 20;
+  bool plain_pool = false;        // CUDA: one plain allocation instead of slabs (plain_slabs.h)
   int32_t step_tokens_max = 512;  // largest StepInput
-  int32_t context_len_max = 0;    // 0 = the model's
+  int64_t linger_us = 0;  // CUDA: a step with pushes is polled for at its end, so long at most
+  int32_t context_len_max = 0;  // 0 = the model's
 };
 
 // A model in memory: weights, pools, engine. Owned by the worker (or by `baton generate`).

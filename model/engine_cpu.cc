@@ -13,7 +13,7 @@ CpuEngine::CpuEngine(EngineParts parts)
     : parts_(std::move(parts)),
       forward_(parts_.config, parts_.weights, parts_.layout, parts_.pools, *parts_.backend,
                parts_.sink, parts_.step_tokens_max, kLogitRowsMax, parts_.context_len),
-      choices_(parts_.context_len),
+      choices_(parts_.context_len, parts_.config.vocab_size),
       batch_(parts_.layout, parts_.config.vocab_size, parts_.context_len),
       reader_(parts_.config.vocab_size) {}
 

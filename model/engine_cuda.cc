@@ -1,6 +1,7 @@
 #include "model/engine_cuda.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -10,38 +11,48 @@
 namespace baton {
 namespace {
 
-// Rows of logits that one step brings to the host at once: pinned memory of 16 MiB at a vocabulary
-// of 128k. Not a limit of requests: a step with more of them is read in several runs.
+// Rows of logits that come to the host at once: pinned memory of 16 MiB at a vocabulary of 128k.
+// Not a limit of requests: a step with more of them is read in several runs.
 constexpr int32_t kHostRows = 32;
 
-// The GPU samples what needs nothing but the row and the spec.
-bool sampled_on_host(const ChoiceState& choice) {
-  return choice.adjusts() || choice.spec().logprobs > 0;
+// So many layers share an event: fewer waits to enqueue, and the copies of the last eight still end
+// before the step does.
+constexpr int32_t kEventLayers = 8;
+
+double us_between(const CudaEvent& begin, const CudaEvent& end) {
+  float ms = 0;
+  cuda_check(cudaEventElapsedTime(&ms, begin.get(), end.get()), "time of a step");
+  return double{ms} * 1e3;
 }
 
 }  // namespace
 
 void CudaEngine::LayerEvents::layer_written(const StepInput&, int32_t layer) {
-  if (step != nullptr) step->watched.layers[static_cast<size_t>(layer)].record(stream_);
+  const bool last = (layer + 1) % kEventLayers == 0 || layer + 1 == num_layers_;
+  if (step != nullptr && last)
+    step->written[static_cast<size_t>(layer / kEventLayers)].record(stream_);
 }
 
 CudaEngine::CudaEngine(CudaEngineParts parts, const std::function<void(double)>& progress)
     : parts_(std::move(parts)),
       stream_(parts_.backend->stream()),
-      layer_events_(stream_),
+      layer_events_(stream_, parts_.config.num_layers),
       forward_(parts_, &layer_events_),
-      choices_(parts_.context_len),
+      choices_(parts_.context_len, parts_.config.vocab_size),
       batch_(parts_.layout, parts_.config.vocab_size, parts_.context_len),
       reader_(parts_.config.vocab_size),
+      count_tables_(forward_.rows_max(), parts_.config.vocab_size),
       results_(int64_t{kStepsInFlight} * forward_.rows_max() *
                static_cast<int64_t>(sizeof(SampleResult))),
-      host_logits_(int64_t{kStepsInFlight} * kHostRows * parts_.config.vocab_size *
+      tops_(results_.bytes() * kTopTokensMax),
+      host_logits_(int64_t{kHostRows} * parts_.config.vocab_size *
                    static_cast<int64_t>(sizeof(float))),
-      watcher_(parts_.backend->device().index, parts_.config.num_layers, parts_.sink) {
+      watcher_(parts_.backend->device().index, parts_.config.num_layers, parts_.linger_us,
+               parts_.sink) {
   for (Step& step : steps_) {
     step.watched.input = &step.input;
-    for (int32_t layer = 0; parts_.sink != nullptr && layer < parts_.config.num_layers; ++layer)
-      step.watched.layers.push_back(CudaEvent::sleeping());
+    step.written = std::vector<CudaEvent>(
+        static_cast<size_t>((parts_.config.num_layers + kEventLayers - 1) / kEventLayers));
   }
   forward_.capture(progress);
 }
@@ -55,9 +66,14 @@ void CudaEngine::on_step_done(std::function<void()> notify) {
   watcher_.on_step_done(std::move(notify));
 }
 
+void CudaEngine::on_step_ending(std::function<void()> notify) {
+  watcher_.on_step_ending(std::move(notify));
+}
+
 void CudaEngine::submit(StepInput input) {
   CHECK_LT(submitted_ - collected_, uint64_t{kStepsInFlight}) << "steps in flight";
   Step& step = steps_[submitted_ % kStepsInFlight];
+  step.number = submitted_ + 1;
   step.input = std::move(input);
   step.output = {.step = step.input.step};
   step.finished = false;
@@ -80,45 +96,39 @@ void CudaEngine::submit(StepInput input) {
 void CudaEngine::begin(Step& step) {
   const ProfilerRange range("begin step");
   const StepInput& input = step.input;
-  if (waits_for_host(input)) finish_newest();
   choices_.update(input);
+  count_tables_.begin_step(index_of(step), input.closed_slots);
   for (const SlotOpen& open : input.opened_slots) tokens_in_flight_.erase(open.slot);
   batch_.build(input, choices_, tokens_in_flight_);
   step.rows = batch_.logit_rows();
   step.samples = batch_.samples();
   copy_pages(input);
 
-  const bool pushes = parts_.sink != nullptr && !input.pushes.empty() && batch_.num_tokens() > 0;
-  layer_events_.step = pushes ? &step : nullptr;
-  step.watched.watch_layers = pushes;
-  step.watched.told_layers = false;
   step.computes = batch_.num_tokens() > 0;
+  step.pushes = parts_.sink != nullptr && !input.pushes.empty() && step.computes;
+  layer_events_.step = step.pushes ? &step : nullptr;
+  step.watched.urgent = step.pushes && parts_.linger_us > 0;
+  forward_.record_before_logits(step.watched.urgent ? &step.watched.before_logits : nullptr);
+  step.watched.told_layers = false;
   if (batch_.num_tokens() == 0) {
     tokens_in_flight_.clear();
-    host_slots_.clear();
-  } else if (choose_host_rows(step)) {
+  } else if (samples_on_gpu(step)) {
     begin_sampling(step);
   } else {
     finish_newest();  // whose tokens come before ours
     read_logits(step);
   }
   layer_events_.step = nullptr;
-  if (pushes) tell_layers(step);
+  if (step.pushes) tell_layers(step);
   step.watched.end.record(stream_);
   watcher_.watch(&step.watched);
 }
 
 void CudaEngine::tell_layers(Step& step) {
   std::vector<void*> written;
-  for (const CudaEvent& event : step.watched.layers) written.push_back(event.get());
+  for (int32_t layer = 0; layer < parts_.config.num_layers; ++layer)
+    written.push_back(step.written[static_cast<size_t>(layer / kEventLayers)].get());
   step.watched.told_layers = parts_.sink->layers_enqueued(step.input, written);
-}
-
-// A token that the host samples must be there before a step can continue it.
-bool CudaEngine::waits_for_host(const StepInput& input) const {
-  return std::any_of(input.chunks.begin(), input.chunks.end(), [&](const Chunk& chunk) {
-    return chunk.use_last && host_slots_.contains(chunk.sample_slots[0]);
-  });
 }
 
 void CudaEngine::copy_pages(const StepInput& input) {
@@ -131,28 +141,22 @@ void CudaEngine::copy_pages(const StepInput& input) {
   }
 }
 
-// False: the step wants more from its logits than samples, or more rows on the host than there is
-// room for; it is read out at once.
-bool CudaEngine::choose_host_rows(Step& step) {
+// False: the step wants more of its logits than the GPU makes of them; it is read out at once.
+bool CudaEngine::samples_on_gpu(const Step& step) {
   const auto rows_max = static_cast<size_t>(forward_.rows_max());
-  if (batch_.reads_logits() || step.rows.size() > rows_max || step.samples.size() > rows_max)
+  if (batch_.reads_logits() || step.rows.size() > rows_max || step.samples.size() > rows_max ||
+      std::any_of(step.samples.begin(), step.samples.end(), [](const SampleRow& sample) {
+        return sample.choice->spec().logprobs > kTopTokensMax;
+      })) {
     return false;
-  int32_t count = 0;
-  step.host_rows.assign(step.rows.size(), -1);
-  for (size_t i = 0; i < step.rows.size(); ++i) {
-    const auto begin = step.samples.begin() + step.rows[i].first_sample;
-    if (std::any_of(begin, begin + step.rows[i].num_samples,
-                    [](const SampleRow& sample) { return sampled_on_host(*sample.choice); })) {
-      step.host_rows[i] = count++;
-    }
   }
-  return count <= kHostRows;
+  edits_.gather(step.rows, step.samples);
+  return forward_.holds(edits_);
 }
 
 void CudaEngine::begin_sampling(Step& step) {
   params_.clear();
   TokensInFlight in_flight;
-  std::unordered_set<int32_t> host_slots;
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const LogitRow& row = step.rows[i];
     for (int32_t s = row.first_sample; s < row.first_sample + row.num_samples; ++s) {
@@ -160,44 +164,49 @@ void CudaEngine::begin_sampling(Step& step) {
       params_.push_back(
           Sampler::params(*sample.choice, static_cast<int32_t>(i), row.next_position()));
       in_flight.emplace(sample.slot, s);
-      if (step.host_rows[i] >= 0) host_slots.insert(sample.slot);
     }
+  }
+  for (StepEdits::Row& row : edits_.rows()) {
+    if (row.choice->has_penalties()) count_tables_.use(&row, stream_);
   }
   const int32_t index = index_of(step);
   if (params_.empty()) {
     forward_.hidden_states(batch_, index, step.input, step.begun);
-    step.computed.record(stream_);
+    computed(step.number).record(stream_);
   } else {
-    forward_.sample(batch_, params_, index, !step.watched.watch_layers, step.input, step.begun);
-    step.computed.record(stream_);
-    cuda_check(cudaMemcpyAsync(results_.as<SampleResult>() + index * forward_.rows_max(),
-                               forward_.results(), params_.size() * sizeof(SampleResult),
-                               cudaMemcpyDeviceToHost, stream_),
-               "copy of sampled tokens");
-  }
-  const auto vocab_size = static_cast<size_t>(parts_.config.vocab_size);
-  for (size_t i = 0; i < step.rows.size(); ++i) {
-    if (step.host_rows[i] < 0) continue;
-    cuda_check(cudaMemcpyAsync(host_logits(step, step.host_rows[i]),
-                               forward_.sampled_logits() + i * vocab_size,
-                               vocab_size * sizeof(float), cudaMemcpyDeviceToHost, stream_),
-               "copy of logits");
+    forward_.sample(batch_, params_, edits_, index, !step.pushes, step.input, step.begun);
+    computed(step.number).record(stream_);
+    copy_results(step);
   }
   tokens_in_flight_ = std::move(in_flight);
-  host_slots_ = std::move(host_slots);
+}
+
+void CudaEngine::copy_results(const Step& step) {
+  const int64_t first = int64_t{index_of(step)} * forward_.rows_max();
+  const size_t bytes = step.samples.size() * sizeof(SampleResult);
+  cuda_check(cudaMemcpyAsync(results_.as<SampleResult>() + first, forward_.results(), bytes,
+                             cudaMemcpyDeviceToHost, stream_),
+             "copy of sampled tokens");
+  if (std::none_of(params_.begin(), params_.end(),
+                   [](const SampleParams& params) { return params.num_top > 0; })) {
+    return;
+  }
+  cuda_check(cudaMemcpyAsync(tops_.as<SampleResult>() + first * kTopTokensMax, forward_.tops(),
+                             bytes * kTopTokensMax, cudaMemcpyDeviceToHost, stream_),
+             "copy of the likeliest tokens");
 }
 
 // Prompt log-probabilities and whole rows: waits for the GPU, run after run.
 void CudaEngine::read_logits(Step& step) {
   forward_.hidden_states(batch_, index_of(step), step.input, step.begun);
-  step.computed.record(stream_);
+  computed(step.number).record(stream_);
   const auto vocab_size = static_cast<size_t>(parts_.config.vocab_size);
   const auto num_rows = static_cast<int32_t>(step.rows.size());
   const int32_t run = std::min(kHostRows, forward_.rows_max());
   for (int32_t begin = 0; begin < num_rows; begin += run) {
     const int32_t count = std::min(run, num_rows - begin);
     const float* logits = forward_.logits(begin, count);
-    float* host = host_logits(step, 0);
+    auto* host = host_logits_.as<float>();
     cuda_check(
         cudaMemcpyAsync(host, logits, static_cast<size_t>(count) * vocab_size * sizeof(float),
                         cudaMemcpyDeviceToHost, stream_),
@@ -223,7 +232,6 @@ StepOutput CudaEngine::collect() {
 void CudaEngine::finish_newest() {
   if (submitted_ > collected_) finish(steps_[(submitted_ - 1) % kStepsInFlight]);
   tokens_in_flight_.clear();
-  host_slots_.clear();
 }
 
 void CudaEngine::finish(Step& step) {
@@ -239,40 +247,37 @@ void CudaEngine::finish(Step& step) {
     step.output.error = broken_;
     return;
   }
-  if (step.computes) {
-    step.output.compute_us = compute_us(step);
-    // The GPU's events have no clock that the host could read. It began when the step was enqueued,
-    // or after the step before.
-    computed_at_us_ = std::min(
-        clock_.now_us(), std::max(step.begun.at_us, computed_at_us_) + step.output.compute_us);
-    step.output.computed_at_us = computed_at_us_;
-  }
-  const SampleResult* results = results_.as<SampleResult>() + index_of(step) * forward_.rows_max();
-  for (size_t i = 0; i < step.rows.size(); ++i) {
-    const LogitRow& row = step.rows[i];
+  if (step.computes) tell_time(step);
+  const int64_t first = int64_t{index_of(step)} * forward_.rows_max();
+  for (const LogitRow& row : step.rows) {
     for (int32_t s = row.first_sample; s < row.first_sample + row.num_samples; ++s) {
       if (!step.output.error.empty()) return;
-      const SampleRow& sample = step.samples[static_cast<size_t>(s)];
-      if (step.host_rows[i] >= 0) {
-        reader_.sample(row, sample, host_logits(step, step.host_rows[i]), &step.output);
-      } else {
-        RowReader::accept(row, sample, results[s].token, results[s].logprob, &step.output);
-      }
+      reader_.accept(row, step.samples[static_cast<size_t>(s)],
+                     results_.as<SampleResult>()[first + s],
+                     tops_.as<SampleResult>() + (first + s) * kTopTokensMax, &step.output);
     }
   }
   step.samples.clear();
 }
 
-int64_t CudaEngine::compute_us(const Step& step) const {
-  float ms = 0;
-  cuda_check(cudaEventElapsedTime(&ms, step.begun.event.get(), step.computed.get()),
-             "time of a step");
-  return static_cast<int64_t>(ms * 1e3F);
-}
-
-float* CudaEngine::host_logits(const Step& step, int32_t place) {
-  return host_logits_.as<float>() +
-         static_cast<int64_t>(index_of(step) * kHostRows + place) * parts_.config.vocab_size;
+// The GPU's events have no clock that the host could read. Where the watcher has seen the step end,
+// that is the measure. Else it began when it was enqueued, or it waited for the one before; then
+// what the GPU did in between counts as well.
+void CudaEngine::tell_time(Step& step) {
+  const double took_us = us_between(step.begun.event, computed(step.number));
+  const auto begun_us = static_cast<double>(step.begun.at_us);
+  const bool follows = computed_number_ + 1 == step.number && begun_us < computed_at_us_;
+  double at_us = std::max(begun_us, computed_at_us_) + took_us;
+  if (step.watched.end_seen_us > 0) {
+    at_us = static_cast<double>(step.watched.end_seen_us) -
+            us_between(computed(step.number), step.watched.end);
+  } else if (follows) {
+    at_us = computed_at_us_ + us_between(computed(computed_number_), computed(step.number));
+  }
+  computed_at_us_ = std::min(static_cast<double>(clock_.now_us()), at_us);
+  computed_number_ = step.number;
+  step.output.compute_us = std::lround(took_us);
+  step.output.computed_at_us = std::lround(computed_at_us_);
 }
 
 }  // namespace baton

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -36,22 +37,30 @@ Forward<T>::Forward(const ModelConfig& config, const Weights& weights, const KvL
 
   const int64_t tokens = step_tokens_max;
   const int64_t rows = logit_rows_max;
-  hidden_ = scratch(tokens * config.hidden_size);
-  normed_ = scratch(tokens * config.hidden_size);
-  qkv_ = scratch(tokens * weights.layers[0].qkv.rows);
-  attended_ = scratch(tokens * config.num_heads * config.head_dim);
-  gate_up_ = scratch(tokens * 2 * config.intermediate_size);
-  activated_ = scratch(tokens * config.intermediate_size);
-  logit_hidden_ = scratch(rows * config.hidden_size);
-  memory_.push_back(
-      backend.allocate(rows * config.vocab_size * static_cast<int64_t>(sizeof(float))));
-  logits_ = memory_.back()->as<float>();
+  const int64_t q_elems = int64_t{config.num_heads} * config.head_dim;
+  hidden_ = scratch<Residual>(tokens * config.hidden_size);
+  normed_ = scratch<Normed>(tokens * config.hidden_size);
+  qkv_ = scratch<Normed>(tokens * weights.layers[0].qkv.rows);
+  if constexpr (std::is_same_v<T, Normed>) {
+    q_ = qkv_;
+    q_stride_ = weights.layers[0].qkv.rows;
+  } else {
+    q_ = scratch<T>(tokens * q_elems);
+    q_stride_ = q_elems;
+  }
+  attended_ = scratch<T>(tokens * q_elems);
+  gate_up_ = scratch<Normed>(tokens * 2 * config.intermediate_size);
+  activated_ = scratch<T>(tokens * config.intermediate_size);
+  logit_hidden_ = scratch<Residual>(rows * config.hidden_size);
+  logit_normed_ = scratch<Normed>(rows * config.hidden_size);
+  logits_ = scratch<float>(rows * config.vocab_size);
 }
 
 template <typename T>
-T* Forward<T>::scratch(int64_t elems) {
-  memory_.push_back(backend_.allocate(elems * static_cast<int64_t>(sizeof(T))));
-  return memory_.back()->template as<T>();
+template <typename E>
+E* Forward<T>::scratch(int64_t elems) {
+  memory_.push_back(backend_.allocate(elems * static_cast<int64_t>(sizeof(E))));
+  return memory_.back()->template as<E>();
 }
 
 template <typename T>
@@ -78,6 +87,8 @@ void Forward<T>::attention_block(const BatchView& batch, int32_t layer, const St
   norm(hidden_, weights.attention_norm, normed_, num_tokens);
   project(weights.qkv, normed_, qkv_, num_tokens);
   backend_.rope_kv({.qkv = qkv_,
+                    .q = q_,
+                    .q_stride = q_stride_,
                     .positions = batch.positions,
                     .slot_mapping = group.slot_mapping,
                     .cos_sin = cos_sin_,
@@ -90,9 +101,9 @@ void Forward<T>::attention_block(const BatchView& batch, int32_t layer, const St
                     .rotary_dim = config_.rope.rotary_dim,
                     .interleaved = config_.rope.interleaved});
   if (sink_ != nullptr) sink_->layer_written(step, layer);
-  backend_.attention({.q = qkv_,
+  backend_.attention({.q = q_,
                       .y = attended_,
-                      .q_stride = weights.qkv.rows,
+                      .q_stride = q_stride_,
                       .batch = group.attention,
                       .kv = kv,
                       .num_heads = config_.num_heads,
@@ -103,7 +114,8 @@ void Forward<T>::attention_block(const BatchView& batch, int32_t layer, const St
 
 template <typename T>
 void Forward<T>::mlp_block(int32_t num_tokens, const LayerWeights& weights) {
-  norm(hidden_, weights.mlp_norm, normed_, num_tokens);
+  // Here a rounding error does little harm, and the model's largest products follow.
+  norm(hidden_, weights.mlp_norm, normed_, num_tokens, true);
   project(weights.gate_up, normed_, gate_up_, num_tokens);
   backend_.activation({.gate_up = gate_up_,
                        .y = activated_,
@@ -121,14 +133,15 @@ const float* Forward<T>::logits(const int32_t* rows, int32_t num_rows) {
                         .y = logit_hidden_,
                         .num_rows = num_rows,
                         .cols = config_.hidden_size});
-  norm(logit_hidden_, weights_.final_norm, logit_hidden_, num_rows);
+  norm(logit_hidden_, weights_.final_norm, logit_normed_, num_rows);
   backend_.logits(
-      {.weight = weights_.lm_head.get(), .x = logit_hidden_, .y = logits_, .num_tokens = num_rows});
+      {.weight = weights_.lm_head.get(), .x = logit_normed_, .y = logits_, .num_tokens = num_rows});
   return logits_;
 }
 
 template <typename T>
-void Forward<T>::norm(const T* x, const float* weight, T* y, int32_t num_tokens) {
+void Forward<T>::norm(const Residual* x, const float* weight, Normed* y, int32_t num_tokens,
+                      bool short_y) {
   backend_.rms_norm({.x = x,
                      .weight = weight,
                      .y = y,
@@ -136,11 +149,13 @@ void Forward<T>::norm(const T* x, const float* weight, T* y, int32_t num_tokens)
                      .cols = config_.hidden_size,
                      .x_stride = config_.hidden_size,
                      .y_stride = config_.hidden_size,
-                     .eps = config_.rms_eps});
+                     .eps = config_.rms_eps,
+                     .short_y = short_y});
 }
 
 template <typename T>
-void Forward<T>::project(const FusedLinear& weight, const T* x, T* y, int32_t num_tokens) {
+void Forward<T>::project(const FusedLinear& weight, const Normed* x, Normed* y,
+                         int32_t num_tokens) {
   int64_t first_row = 0;
   for (const auto& part : weight.parts) {
     backend_.linear({.weight = part.get(),
@@ -154,15 +169,14 @@ void Forward<T>::project(const FusedLinear& weight, const T* x, T* y, int32_t nu
 }
 
 template <typename T>
-void Forward<T>::project_and_add(const FusedLinear& weight, const T* x, T* sum,
+void Forward<T>::project_and_add(const FusedLinear& weight, const T* x, Residual* sum,
                                  int32_t num_tokens) {
   CHECK_EQ(weight.parts.size(), 1U) << "only matrices that share their input have parts";
-  backend_.linear({.weight = weight.parts[0].get(),
-                   .x = x,
-                   .bias = weight.bias,
-                   .y = sum,
-                   .num_tokens = num_tokens,
-                   .accumulate = true});
+  backend_.add_linear({.weight = weight.parts[0].get(),
+                       .x = x,
+                       .bias = weight.bias,
+                       .y = sum,
+                       .num_tokens = num_tokens});
 }
 
 template <typename T>

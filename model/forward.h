@@ -1,5 +1,6 @@
 // The forward pass of Llama, Mistral, Qwen 2 and Qwen 3: read hidden_states() from top to bottom.
-// Written once, against BackendOf<T> (T: float on CPU, Bf16 on CUDA); the buffers are allocated at
+// Written once, against BackendOf<T> (T: float on CPU, Bf16 on CUDA; which values have which type:
+// kernels/activation_types.h); the buffers are allocated at
 // construction for the largest step, so that a step allocates nothing and a GPU can capture it in a
 // graph. Engine thread only.
 #pragma once
@@ -37,13 +38,18 @@ class Forward {
   const float* logits(const int32_t* rows, int32_t num_rows);
 
  private:
+  using Normed = typename ActivationTypes<T>::Normed;
+  using Residual = typename ActivationTypes<T>::Residual;
+
   void attention_block(const BatchView& batch, int32_t layer, const StepInput& step);
   void mlp_block(int32_t num_tokens, const LayerWeights& layer);
-  void norm(const T* x, const float* weight, T* y, int32_t num_tokens);
-  void project(const FusedLinear& weight, const T* x, T* y, int32_t num_tokens);
-  void project_and_add(const FusedLinear& weight, const T* x, T* sum, int32_t num_tokens);
+  void norm(const Residual* x, const float* weight, Normed* y, int32_t num_tokens,
+            bool short_y = false);
+  void project(const FusedLinear& weight, const Normed* x, Normed* y, int32_t num_tokens);
+  void project_and_add(const FusedLinear& weight, const T* x, Residual* sum, int32_t num_tokens);
   PagedLayer paged_layer(int32_t group, int32_t index) const;
-  T* scratch(int64_t elems);
+  template <typename E>
+  E* scratch(int64_t elems);
 
   struct LayerPlace {  // where a layer's K and V are
     int32_t group = 0;
@@ -63,14 +69,17 @@ class Forward {
   const float* cos_sin_ = nullptr;                      // [context_len, rotary_dim]
 
   // Scratch; S = step_tokens_max, L = logit_rows_max.
-  T* hidden_ = nullptr;        // [S, hidden] the residual stream
-  T* normed_ = nullptr;        // [S, hidden]
-  T* qkv_ = nullptr;           // [S, (num_heads + 2 * num_kv_heads) * head_dim]
-  T* attended_ = nullptr;      // [S, num_heads * head_dim]
-  T* gate_up_ = nullptr;       // [S, 2 * intermediate]
-  T* activated_ = nullptr;     // [S, intermediate]
-  T* logit_hidden_ = nullptr;  // [L, hidden]
-  float* logits_ = nullptr;    // [L, vocab]
+  Residual* hidden_ = nullptr;        // [S, hidden]
+  Normed* normed_ = nullptr;          // [S, hidden]
+  Normed* qkv_ = nullptr;             // [S, (num_heads + 2 * num_kv_heads) * head_dim]
+  T* q_ = nullptr;                    // [S, num_heads * head_dim], rows q_stride_ apart
+  int64_t q_stride_ = 0;              // on CPU q stays inside qkv
+  T* attended_ = nullptr;             // [S, num_heads * head_dim]
+  Normed* gate_up_ = nullptr;         // [S, 2 * intermediate]
+  T* activated_ = nullptr;            // [S, intermediate]
+  Residual* logit_hidden_ = nullptr;  // [L, hidden]
+  Normed* logit_normed_ = nullptr;    // [L, hidden]
+  float* logits_ = nullptr;           // [L, vocab]
 };
 
 }  // namespace baton

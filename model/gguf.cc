@@ -219,6 +219,7 @@ void place_tensors(const GgufCursor& in, const MappedFile& file, uint64_t alignm
               ", but the file has only " + std::to_string(file_bytes) + ": it is cut short");
     }
     info.tensor.data = file.data() + data_begin + info.offset;
+    info.tensor.file = &file;
     if (!store->tensors.emplace(info.name, std::move(info.tensor)).second) {
       in.fail("tensor '" + info.name + "' appears twice");
     }
@@ -228,9 +229,9 @@ void place_tensors(const GgufCursor& in, const MappedFile& file, uint64_t alignm
 }  // namespace
 
 GgufFile open_gguf(const std::string& path) {
-  MappedFile file(path);
-  GgufCursor in(file);
-  if (in.left() < 4 || std::memcmp(file.data(), "GGUF", 4) != 0) in.fail("not a GGUF file");
+  const auto file = std::make_shared<const MappedFile>(path);
+  GgufCursor in(*file);
+  if (in.left() < 4 || std::memcmp(file->data(), "GGUF", 4) != 0) in.fail("not a GGUF file");
   in.read<uint32_t>("the magic");
   const auto version = in.read<uint32_t>("the version");
   if (version != 2 && version != 3) {
@@ -246,8 +247,8 @@ GgufFile open_gguf(const std::string& path) {
                   .tensors = TensorStore{.path = path}};
   const uint64_t alignment = read_alignment(in, result.metadata);
   std::vector<TensorInfo> infos = read_tensor_infos(in, num_tensors, alignment);
-  place_tensors(in, file, alignment, std::move(infos), &result.tensors);
-  result.tensors.files.push_back(std::move(file));
+  place_tensors(in, *file, alignment, std::move(infos), &result.tensors);
+  result.tensors.files.push_back(file);
   return result;
 }
 

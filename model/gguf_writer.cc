@@ -46,6 +46,34 @@ void GgufWriter::tensor_info(const std::string& name, const std::vector<int64_t>
   put(offset);
 }
 
+uint32_t gguf_type_id(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32:
+      return 0;
+    case Dtype::kF16:
+      return 1;
+    case Dtype::kBF16:
+      return 30;
+    case Dtype::kQ4_0:
+      return 2;
+    case Dtype::kQ4_1:
+      return 3;
+    case Dtype::kQ5_0:
+      return 6;
+    case Dtype::kQ5_1:
+      return 7;
+    case Dtype::kQ8_0:
+      return 8;
+    case Dtype::kQ4_K:
+      return 12;
+    case Dtype::kQ5_K:
+      return 13;
+    case Dtype::kQ6_K:
+      return 14;
+  }
+  return 0;
+}
+
 std::string write_test_file(const std::string& name, const std::string& bytes) {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("baton-test-" + std::to_string(::getpid())) / name;

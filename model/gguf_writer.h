@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/dtype.h"
+
 namespace baton {
 
 class GgufWriter {
@@ -32,6 +34,8 @@ class GgufWriter {
  private:
   std::string bytes_;
 };
+
+uint32_t gguf_type_id(Dtype dtype);  // as tensor_info() takes it
 
 // Writes `bytes` to a fresh file in a folder of the test's own and returns its path.
 std::string write_test_file(const std::string& name, const std::string& bytes);

@@ -15,9 +15,9 @@ using namespace baton;
 
 namespace {
 
-// The CPU engine with every op's result rounded to bfloat16 is 0.012 to 0.029 from these tiny
-// models' references; a GPU rounds at the same places, its sums run in another order.
-constexpr double kErrorMax = 3.5e-2;
+// An exact computation that rounds where a GPU does (kernels/activation_types.h) is 0.008 to 0.016
+// from these tiny models' references, 0.017 in some runs of rows; an H200 is 0.008 to 0.0156.
+constexpr double kErrorMax = 2e-2;
 constexpr float kClearMargin = 0.15F;
 
 EngineOptions cuda_options(int32_t page_tokens, const char* graphs = "on") {

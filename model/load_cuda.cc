@@ -1,21 +1,20 @@
 // load_model for GPUs.
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "kernels/cuda/backend_cuda.h"
 #include "kernels/cuda/error.h"
+#include "model/cuda_weights.h"
 #include "model/engine_cuda.h"
 #include "model/kv_plan.h"
 #include "model/model_source.h"
+#include "model/plain_slabs.h"
 #include "model/vmm_slabs.h"
 
 namespace baton {
 namespace {
 
-constexpr double kGiB = 1 << 30;
 // Kept free of pages: the CUDA graphs, library workspaces and what the driver takes later.
 constexpr int64_t kReserveBytes = int64_t{3} << 29;
 // Of the fraction told to `progress`: loading the weights, then capturing the graphs.
@@ -49,37 +48,17 @@ void check_supported(const ModelConfig& config, const EngineOptions& options) {
     refuse("kv.page_tokens", std::to_string(options.page_tokens), "a multiple of 16");
 }
 
-Weights load_timed(ModelSource& source, CudaBackend& backend,
-                   const std::function<void(double)>& progress) {
-  const auto start = std::chrono::steady_clock::now();
-  const int64_t bytes = weight_bytes(source.store);
-  int64_t told = 0;
-  Weights weights = load_weights(source.config, std::move(source.store), source.names, backend,
-                                 [&](double fraction) {
-                                   if (progress) progress(fraction * kWeightsShare);
-                                   const auto quarters = static_cast<int64_t>(fraction * 4);
-                                   if (quarters > std::exchange(told, quarters))
-                                     log_info("weights_loading", {{"percent", quarters * 25}});
-                                 });
-  backend.finish_loading();
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  log_info("weights_loaded", {{"gib", static_cast<double>(bytes) / kGiB},
-                              {"seconds", seconds},
-                              {"gb_per_s", static_cast<double>(bytes) / 1e9 / seconds}});
-  return weights;
-}
-
-// Of the forward pass and the logits, about: what is allocated after the pages.
+// Of the forward pass, the logits (as they come out and as they are sampled) and the counts of
+// tokens, about: what is allocated after the pages.
 int64_t scratch_bytes(const ModelConfig& config, const EngineOptions& options,
                       int32_t context_len) {
   const int64_t token_elems =
-      int64_t{2} * config.hidden_size +
-      int64_t{2} * (config.num_heads + config.num_kv_heads) * config.head_dim +
+      int64_t{3} * config.hidden_size +  // the residual is float32
+      int64_t{3 * config.num_heads + 2 * config.num_kv_heads} * config.head_dim +
       int64_t{3} * config.intermediate_size;
   const int64_t rows = std::max(options.running_max, 64);
   return options.step_tokens_max * token_elems * int64_t{sizeof(Bf16)} +
-         rows * (int64_t{config.vocab_size} * 4 + config.hidden_size * 2) +
+         rows * (int64_t{config.vocab_size} * 12 + config.hidden_size * 6) +
          int64_t{context_len} * config.head_dim * 4;
 }
 
@@ -101,6 +80,13 @@ int64_t pool_bytes(const ModelConfig& config, const KvLayout& layout, const Engi
   return left;
 }
 
+std::unique_ptr<PagePool> make_pool(const KvGroup& group, int32_t num_pages,
+                                    const EngineOptions& options, int32_t device) {
+  if (options.plain_pool)
+    return std::make_unique<PagePool>(group, num_pages, kOneSlab, plain_slab_memory(device));
+  return std::make_unique<PagePool>(group, num_pages, options.slab_bytes, vmm_slab_memory(device));
+}
+
 }  // namespace
 
 LoadedModel load_cuda_model(const std::string& path, const EngineOptions& options, LayerSink* sink,
@@ -112,7 +98,9 @@ LoadedModel load_cuda_model(const std::string& path, const EngineOptions& option
       index, {.deterministic = options.deterministic, .gemm_table = options.gemm_table});
   const int32_t context_len = context_len_of(source.config, options);
   try {
-    Weights weights = load_timed(source, *backend, progress);
+    Weights weights = load_cuda_weights(source, *backend, [&](double fraction) {
+      if (progress) progress(fraction * kWeightsShare);
+    });
     LoadedModel model{.cuda_device = index};
     model.layout = plan_kv_layout(source.config, options.page_tokens, Dtype::kBF16);
     const std::vector<int32_t> num_pages =
@@ -120,9 +108,7 @@ LoadedModel load_cuda_model(const std::string& path, const EngineOptions& option
                                             backend->device().total_bytes));
     std::vector<const PagePool*> pools;
     for (size_t g = 0; g < model.layout.groups.size(); ++g) {
-      model.pools.push_back(std::make_unique<PagePool>(model.layout.groups[g], num_pages[g],
-                                                       options.slab_bytes,
-                                                       vmm_slab_memory(backend->device().index)));
+      model.pools.push_back(make_pool(model.layout.groups[g], num_pages[g], options, index));
       pools.push_back(model.pools.back().get());
     }
     model.facts =
@@ -135,6 +121,7 @@ LoadedModel load_cuda_model(const std::string& path, const EngineOptions& option
                                                      .pools = std::move(pools),
                                                      .sink = sink,
                                                      .step_tokens_max = options.step_tokens_max,
+                                                     .linger_us = options.linger_us,
                                                      .running_max = options.running_max,
                                                      .context_len = context_len,
                                                      .graphs = options.cuda_graphs},

@@ -1,6 +1,7 @@
 #include "model/row_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -76,15 +77,17 @@ void RowReader::sample(const LogitRow& row, const SampleRow& sample, const float
   finish(std::move(sampled), choice, output);
 }
 
-void RowReader::accept(const LogitRow& row, const SampleRow& sample, TokenId token, float logprob,
-                       StepOutput* output) {
+void RowReader::accept(const LogitRow& row, const SampleRow& sample, const SampleResult& drawn,
+                       const SampleResult* top, StepOutput* output) const {
   if (sample.choice->ended()) return;
-  Sampled sampled = make_sampled(row, sample, token);
-  if (token < 0) {
+  Sampled sampled = make_sampled(row, sample, drawn.token);
+  const int32_t num_top = std::min(sample.choice->spec().logprobs, vocab_size_);
+  if (drawn.token < 0 || (num_top >= 0 && std::isnan(drawn.logprob))) {
     output->error = kNotFinite;
     return;
   }
-  if (sample.choice->spec().logprobs >= 0) sampled.logprob = logprob;
+  if (num_top >= 0) sampled.logprob = drawn.logprob;
+  for (int32_t i = 0; i < num_top; ++i) sampled.top.push_back({top[i].token, top[i].logprob});
   finish(std::move(sampled), *sample.choice, output);
 }
 

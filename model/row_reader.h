@@ -16,14 +16,15 @@ class RowReader {
   void read(const LogitRow& row, const std::vector<SampleRow>& samples, const float* logits,
             StepOutput* output);
 
-  // For a token that a GPU has drawn; `logprob` of the raw row. -1: the row is not finite.
-  static void accept(const LogitRow& row, const SampleRow& sample, TokenId token, float logprob,
-                     StepOutput* output);
+  // For a token that a GPU has drawn, with the likeliest of the row as far as the spec wants them:
+  // `top` holds as many. Sets output->error as read() does.
+  void accept(const LogitRow& row, const SampleRow& sample, const SampleResult& drawn,
+              const SampleResult* top, StepOutput* output) const;
+
+ private:
   // One sample drawn here.
   void sample(const LogitRow& row, const SampleRow& sample, const float* logits,
               StepOutput* output);
-
- private:
   void score_prompt(const LogitRow& row, const float* logits, StepOutput* output) const;
 
   const int32_t vocab_size_;

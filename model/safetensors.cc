@@ -125,9 +125,9 @@ void check_metadata(const std::string& path, const Json& metadata) {
 
 // Adds one file's tensors; the store takes the mapping.
 void add_file(TensorStore& store, const std::string& path) {
-  MappedFile file(path);
+  const auto file = std::make_shared<const MappedFile>(path);
   uint64_t header_bytes = 0;
-  const Json header = read_header(file, &header_bytes);
+  const Json header = read_header(*file, &header_bytes);
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
@@ -140,8 +140,8 @@ void add_file(TensorStore& store, const std::string& path) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
 
-  const std::byte* buffer = file.data() + 8 + header_bytes;
-  const uint64_t buffer_bytes = static_cast<uint64_t>(file.size()) - 8 - header_bytes;
+  const std::byte* buffer = file->data() + 8 + header_bytes;
+  const uint64_t buffer_bytes = static_cast<uint64_t>(file->size()) - 8 - header_bytes;
   uint64_t at = 0;
   for (Entry& entry : entries) {
     if (entry.begin != at) {
@@ -156,6 +156,7 @@ void add_file(TensorStore& store, const std::string& path) {
     }
     at = entry.end;
     entry.tensor.data = buffer + entry.begin;
+    entry.tensor.file = file.get();
     if (!store.tensors.emplace(entry.name, std::move(entry.tensor)).second) {
       throw ConfigError(path + ": tensor '" + entry.name + "' is also in another shard");
     }
@@ -164,7 +165,7 @@ void add_file(TensorStore& store, const std::string& path) {
     throw ConfigError(path + ": " + std::to_string(buffer_bytes - at) +
                       " bytes after the last tensor");
   }
-  store.files.push_back(std::move(file));
+  store.files.push_back(file);
 }
 
 void add_shards(TensorStore& store, const std::string& folder, const std::string& index_path) {

@@ -13,7 +13,6 @@
 namespace baton {
 namespace {
 
-constexpr float kLogprobFloor = -9999.0F;
 constexpr float kGreedyTemperature = 1e-5F;  // below it, as 0
 
 // e^x for x in [-87, 0] to 2 ulp, free of branches and calls, so that the loop over a vocabulary
@@ -64,7 +63,7 @@ TokenId arg_max(const float* logits, int32_t vocab_size) {
 
 SampleParams Sampler::params(const ChoiceState& state, int32_t row, int32_t position) {
   const SamplingSpec& spec = state.spec();
-  SampleParams params{.row = row, .want_logprob = spec.logprobs >= 0 ? 1 : 0};
+  SampleParams params{.row = row, .num_top = spec.logprobs};
   if (is_greedy(spec)) return params;
   params.greedy = 0;
   params.inverse_temperature = 1.0F / spec.temperature;
@@ -80,7 +79,7 @@ TokenId Sampler::choose(const float* logits, const ChoiceState& state) {
   const float* row = logits;
   if (state.adjusts()) {
     adjusted_.assign(logits, logits + vocab_size_);
-    state.adjust(adjusted_.data(), vocab_size_);
+    state.adjust(adjusted_.data());
     row = adjusted_.data();
   }
   const TokenId likeliest = arg_max(row, vocab_size_);

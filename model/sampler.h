@@ -25,8 +25,8 @@ class Sampler {
   // is broken.
   TokenId choose(const float* logits, const ChoiceState& state);
 
-  // How a GPU draws the same token from `row`, where the state adjusts nothing; the token is the
-  // one at `position`.
+  // How a GPU draws the same token from `row`, but for what the state adjusts; the token is the one
+  // at `position`.
   static SampleParams params(const ChoiceState& state, int32_t row, int32_t position);
 
  private:

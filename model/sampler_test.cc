@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 
 #include "model/random.h"
+#include "model/row_reader.h"
 
 #include "tests/doctest.h"
 
@@ -15,13 +17,14 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int32_t kContext = 1000;
 
+// `vocab_size`: of the rows that it is used with.
 ChoiceState make_state(SamplingSpec spec, std::vector<TokenId> tokens = {0}, int32_t prompt_len = 1,
-                       int32_t choice = 0) {
+                       int32_t choice = 0, int32_t vocab_size = kContext) {
   return ChoiceState({.spec = std::move(spec),
                       .choice = choice,
                       .prompt_len = prompt_len,
                       .tokens = std::move(tokens)},
-                     kContext);
+                     kContext, vocab_size);
 }
 
 // How often each token is drawn in `draws` choices of one request.
@@ -34,8 +37,10 @@ std::map<TokenId, int> draw_many(const SamplingSpec& spec, const std::vector<flo
   return counts;
 }
 
-std::vector<float> adjusted(const ChoiceState& state, std::vector<float> logits) {
-  state.adjust(logits.data(), static_cast<int32_t>(logits.size()));
+std::vector<float> adjusted(std::vector<float> logits, const SamplingSpec& spec,
+                            const std::vector<TokenId>& tokens = {0}, int32_t prompt_len = 1) {
+  make_state(spec, tokens, prompt_len, 0, static_cast<int32_t>(logits.size()))
+      .adjust(logits.data());
   return logits;
 }
 
@@ -141,27 +146,28 @@ TEST_CASE("penalties: repetition over all tokens, presence and frequency over ge
   const SamplingSpec spec{
       .presence_penalty = 0.5F, .frequency_penalty = 0.25F, .repetition_penalty = 2.0F};
   // Prompt 0 1; generated 2 3 3.
-  const ChoiceState state = make_state(spec, {0, 1, 2, 3, 3}, 2);
-  const std::vector<float> logits = adjusted(state, {4, -4, 4, 4, 4});
-  CHECK(logits == std::vector<float>{2, -8, 2 - 0.75F, 2 - 1.0F, 4});
+  CHECK(adjusted({4, -4, 4, 4, 4}, spec, {0, 1, 2, 3, 3}, 2) ==
+        std::vector<float>{2, -8, 2 - 0.75F, 2 - 1.0F, 4});
 }
 
 TEST_CASE("bias, allowed ids and bad words change the row; ids out of range do nothing") {
-  CHECK(adjusted(make_state({.logit_bias = {{1, 3.0F}, {-1, 1.0F}, {9, 1.0F}}}), {0, 0, 0}) ==
+  CHECK(adjusted({0, 0, 0}, {.logit_bias = {{1, 3.0F}, {-1, 1.0F}, {9, 1.0F}}}) ==
         std::vector<float>{0, 3, 0});
-  CHECK(adjusted(make_state({.allowed_token_ids = {2, 0, 77}}), {1, 2, 3}) ==
+  CHECK(adjusted({0, 0, 0}, {.logit_bias = {{2, 3.0F}, {1, 1.0F}, {2, -1.0F}}}) ==
+        std::vector<float>{0, 1, 2});  // named twice: the sum
+  CHECK(adjusted({1, 2, 3}, {.allowed_token_ids = {2, 0, 77}}) ==
         std::vector<float>{1, -kInfinity, 3});
   const SamplingSpec bad{.bad_words = {{0}, {4, 5, 1}, {5, 2}}};
-  CHECK(adjusted(make_state(bad, {4, 5}, 2), {1, 2, 3}) ==  // prompt tokens do not count
+  CHECK(adjusted({1, 2, 3}, bad, {4, 5}, 2) ==  // prompt tokens do not count
         std::vector<float>{-kInfinity, 2, 3});
-  CHECK(adjusted(make_state(bad, {7, 4, 5}, 1), {1, 2, 3}) ==
+  CHECK(adjusted({1, 2, 3}, bad, {7, 4, 5}, 1) ==
         std::vector<float>{-kInfinity, -kInfinity, -kInfinity});
 }
 
 TEST_CASE("if nothing may be drawn, the raw row's likeliest is") {
   Sampler sampler(3);
   const std::vector<float> logits{1, 5, 2};
-  CHECK(sampler.choose(logits.data(), make_state({.allowed_token_ids = {77}})) == 1);
+  CHECK(sampler.choose(logits.data(), make_state({.allowed_token_ids = {77}}, {0}, 1, 0, 3)) == 1);
   const std::vector<float> broken{NAN, NAN, NAN};
   CHECK(sampler.choose(broken.data(), make_state({})) == -1);
 }
@@ -236,4 +242,27 @@ TEST_CASE("log-probabilities are of the raw row, with a floor instead of minus i
   CHECK(softmax.top(0).empty());
   row[2] = NAN;
   CHECK(!LogSoftmax(row.data(), 5).valid());
+}
+
+TEST_CASE("a token drawn on a GPU: its top, and NaN as its log-probability tells a broken model") {
+  const Chunk chunk;
+  const LogitRow row{.chunk = &chunk, .num_samples = 1};
+  const RowReader reader(kContext);
+  const auto accept = [&](int32_t logprobs, SampleResult drawn) {
+    const SampleRow sample{
+        0, std::make_shared<ChoiceState>(make_state({.max_tokens = 9, .logprobs = logprobs}))};
+    const std::vector<SampleResult> top = {{7, -0.5F}, {8, -1.0F}, {9, -2.0F}};
+    StepOutput output;
+    reader.accept(row, sample, drawn, top.data(), &output);
+    return output;
+  };
+  const StepOutput two = accept(2, {8, -1.0F});
+  REQUIRE(two.sampled.size() == 1);
+  CHECK(two.sampled[0].token == 8);
+  CHECK(two.sampled[0].logprob == -1.0F);
+  CHECK(two.sampled[0].top == std::vector<TokenLogprob>{{7, -0.5F}, {8, -1.0F}});
+  CHECK(accept(0, {8, -1.0F}).sampled.at(0).top.empty());
+  CHECK(accept(-1, {8, NAN}).error.empty());
+  CHECK(accept(0, {8, NAN}).error != "");
+  CHECK(accept(-1, {-1, 0}).error != "");
 }

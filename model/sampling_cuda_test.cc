@@ -31,7 +31,7 @@ std::vector<SampleResult> sample_on_gpu(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     logits.insert(logits.end(), c.row.begin(), c.row.end());
     const ChoiceState state({.spec = c.spec, .choice = c.choice, .prompt_len = 1, .tokens = {0}},
-                            1000);
+                            1000, vocab);
     params.push_back(Sampler::params(state, static_cast<int32_t>(params.size()), 1));
   }
   const DeviceArray<float> device_logits(logits);
@@ -53,7 +53,8 @@ TokenId sample_on_cpu(const Case& c) {
   Sampler sampler(static_cast<int32_t>(c.row.size()));
   return sampler.choose(
       c.row.data(),
-      ChoiceState({.spec = c.spec, .choice = c.choice, .prompt_len = 1, .tokens = {0}}, 1000));
+      ChoiceState({.spec = c.spec, .choice = c.choice, .prompt_len = 1, .tokens = {0}}, 1000,
+                  static_cast<int32_t>(c.row.size())));
 }
 
 void check_equal(const std::vector<Case>& cases) {

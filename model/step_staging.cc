@@ -69,6 +69,7 @@ int64_t StepStaging::bytes_max() const {
                           .logit_rows = limits_.tokens,
                           .samples = limits_.samples})
                       .end;
+  bytes += StepEdits::bytes_for(limits_.samples, limits_.vocab_size);
   for (const KvGroup& group : layout_.groups) {
     bytes += int64_t{limits_.sequences} *
              aligned(group.pages_for(limits_.context_len) * int64_t{sizeof(int32_t)});
@@ -76,9 +77,14 @@ int64_t StepStaging::bytes_max() const {
   return bytes;
 }
 
+bool StepStaging::holds(const StepEdits& edits) const {
+  return edits.bytes() <= StepEdits::bytes_for(limits_.samples, limits_.vocab_size);
+}
+
 void StepStaging::stage(const Batch& batch, const std::vector<LogitRow>& rows,
-                        std::span<const SampleParams> params, const StepShape& shape,
-                        std::byte* host, std::byte* device, StagedStep* staged) const {
+                        std::span<const SampleParams> params, const StepEdits& edits,
+                        const StepShape& shape, std::byte* host, std::byte* device,
+                        StagedStep* staged) const {
   CHECK_LE(shape.tokens, limits_.tokens) << "tokens of a step";
   CHECK_LE(shape.sequences, limits_.sequences) << "sequences of a step";
   CHECK_LE(shape.samples, limits_.samples) << "samples of a step";
@@ -113,7 +119,13 @@ void StepStaging::stage(const Batch& batch, const std::vector<LogitRow>& rows,
             .num_sequences = shape.sequences,
             .plan = &staged->plans[g]}};
   }
-  staged->bytes = end;
+  edits.write({.host = host + end,
+               .device = device + end,
+               .params = reinterpret_cast<SampleParams*>(host + at.params),
+               .tokens = staged->batch.tokens,
+               .edited = staged->edited,
+               .vocab_size = limits_.vocab_size});
+  staged->bytes = end + edits.bytes();
 }
 
 // Block tables come from `table_at` on, behind everything whose place is fixed; returns where they

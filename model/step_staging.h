@@ -11,6 +11,7 @@
 #include "kernels/sampling/sampling.h"
 #include "model/batch.h"
 #include "model/step_batch.h"
+#include "model/step_edits.h"
 
 namespace baton {
 
@@ -30,6 +31,7 @@ struct StagedStep {
   const int32_t* logit_rows = nullptr;     // [logit_rows] rows of the batch
   const SampleParams* params = nullptr;    // [samples]
   std::vector<AttentionPlan> plans;        // [kv_groups]; batch points at them
+  float* edited = nullptr;                 // [samples, vocab]; set by whoever has the memory
   int64_t bytes = 0;                       // to be copied
 };
 
@@ -40,17 +42,21 @@ class StepStaging {
     int32_t sequences = 0;
     int32_t samples = 0;
     int32_t context_len = 0;
+    int32_t vocab_size = 0;
   };
   // Everything is borrowed. `planners` and `scratch` (device): one for each kv_group.
   StepStaging(const KvLayout& layout, std::vector<const AttentionPlanner*> planners,
               std::vector<std::byte*> scratch, const Limits& limits);
 
   int64_t bytes_max() const;  // of the largest step
+  // There is room for them. Only lists of uncommon length need more (kEditListBytes).
+  bool holds(const StepEdits& edits) const;
 
   // Writes the step to `host`, as it will lie at `device`; both bytes_max() long, 256-byte aligned.
+  // REQUIRES: holds(edits).
   void stage(const Batch& batch, const std::vector<LogitRow>& rows,
-             std::span<const SampleParams> params, const StepShape& shape, std::byte* host,
-             std::byte* device, StagedStep* staged) const;
+             std::span<const SampleParams> params, const StepEdits& edits, const StepShape& shape,
+             std::byte* host, std::byte* device, StagedStep* staged) const;
 
  private:
   struct Places {  // offsets in bytes

@@ -12,6 +12,8 @@ using namespace baton;
 
 namespace {
 
+constexpr int32_t kVocab = 10000;
+
 KvLayout make_layout() {
   const KvGroup full{.layers = {0, 2},
                      .num_kv_heads = 2,
@@ -32,10 +34,13 @@ struct Fixture {
           16, 64, 132);
     }
     scratch.resize(static_cast<size_t>(planners[0].scratch_bytes()));
-    staging.emplace(
-        layout, std::vector<const AttentionPlanner*>{&planners[0], &planners[1]},
-        std::vector<std::byte*>{scratch.data(), scratch.data()},
-        StepStaging::Limits{.tokens = 64, .sequences = 16, .samples = 16, .context_len = 256});
+    staging.emplace(layout, std::vector<const AttentionPlanner*>{&planners[0], &planners[1]},
+                    std::vector<std::byte*>{scratch.data(), scratch.data()},
+                    StepStaging::Limits{.tokens = 64,
+                                        .sequences = 16,
+                                        .samples = 16,
+                                        .context_len = 256,
+                                        .vocab_size = kVocab});
     host.resize(static_cast<size_t>(staging->bytes_max()), std::byte{0xAA});
     device.resize(host.size(), std::byte{0xBB});
   }
@@ -56,8 +61,8 @@ struct Fixture {
     std::vector<SampleParams> params;
     for (size_t i = 0; i < batch.samples().size(); ++i)
       params.push_back({.row = static_cast<int32_t>(i), .top_k = 5});
-    staging->stage(batch.batch(), batch.logit_rows(), params, shape, host.data(), device.data(),
-                   &staged);
+    staging->stage(batch.batch(), batch.logit_rows(), params, edits, shape, host.data(),
+                   device.data(), &staged);
     REQUIRE(staged.bytes <= staging->bytes_max());
     std::memcpy(device.data(), host.data(), static_cast<size_t>(staged.bytes));
     return staged;
@@ -68,8 +73,9 @@ struct Fixture {
   std::vector<std::byte> scratch;
   std::optional<StepStaging> staging;
   std::vector<std::byte> host, device;
-  ChoiceTable choices{256};
-  StepBatch batch{layout, 10000, 256};
+  ChoiceTable choices{256, kVocab};
+  StepBatch batch{layout, kVocab, 256};
+  StepEdits edits;
   StagedStep staged;
 };
 
@@ -107,6 +113,27 @@ TEST_CASE("a mixed step arrives whole: tokens, positions, rows, samples, sequenc
     CHECK(group.attention.plan->has_prefill);
     CHECK(group.attention.plan->counts[1] > 0);
   }
+}
+
+TEST_CASE("what changes a row comes behind all else, and its sample points there") {
+  Fixture f;
+  SlotOpen biased = open(1);
+  biased.spec.logit_bias = {{7, 2.0F}};
+  const StepInput input{.opened_slots = {open(0), biased},
+                        .chunks = {f.chunk(0, 1, 0), f.chunk(0, 1, 1)}};
+  const int64_t bytes = f.stage(input, {2, 2, 2, 2}).bytes;
+  f.edits.gather(f.batch.logit_rows(), f.batch.samples());
+  REQUIRE(f.staging->holds(f.edits));
+  const StagedStep& staged = f.stage({.chunks = input.chunks}, {2, 2, 2, 2});
+  CHECK(staged.bytes > bytes);
+  CHECK(staged.params[0].edits == nullptr);
+  REQUIRE(staged.params[1].edits != nullptr);
+  const RowEdits& edits = *staged.params[1].edits;
+  CHECK(reinterpret_cast<const std::byte*>(&edits) >= f.device.data() + bytes);
+  REQUIRE(edits.num_biases == 1);
+  CHECK(edits.biases[0].token == 7);
+  CHECK(edits.allowed == nullptr);
+  CHECK(edits.last_token == staged.batch.tokens + 1);
 }
 
 TEST_CASE("padding of a bucket writes no KV, attends to nothing and samples greedily") {

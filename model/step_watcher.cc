@@ -2,12 +2,16 @@
 
 #include <utility>
 
+#include "base/clock.h"
+#include "base/linger.h"
 #include "kernels/cuda/error.h"
 
 namespace baton {
 
-StepWatcher::StepWatcher(int32_t device, int32_t num_layers, LayerSink* sink)
-    : device_(device), num_layers_(num_layers), sink_(sink), thread_([this] { run(); }) {}
+StepWatcher::StepWatcher(int32_t device, int32_t num_layers, int64_t linger_us, LayerSink* sink)
+    : device_(device), num_layers_(num_layers), linger_(linger_us), sink_(sink), thread_([this] {
+        run();
+      }) {}
 
 StepWatcher::~StepWatcher() {
   {
@@ -23,6 +27,11 @@ void StepWatcher::on_step_done(std::function<void()> notify) {
   notify_ = std::move(notify);
 }
 
+void StepWatcher::on_step_ending(std::function<void()> notify) {
+  std::lock_guard lock(notify_mutex_);
+  notify_ending_ = std::move(notify);
+}
+
 void StepWatcher::notify() {
   std::lock_guard lock(notify_mutex_);
   if (notify_) notify_();
@@ -33,6 +42,7 @@ void StepWatcher::watch(WatchedStep* step) {
     std::lock_guard lock(mutex_);
     step->done = false;
     step->error.clear();
+    step->end_seen_us = 0;
     steps_.push_back(step);
   }
   changed_.notify_all();
@@ -68,20 +78,30 @@ void StepWatcher::run() {
   }
 }
 
-void StepWatcher::follow(WatchedStep& step) {
-  const auto tell = [&](int32_t layer) {
-    if (sink_ != nullptr && !step.told_layers) sink_->layer_written(*step.input, layer);
-  };
-  if (step.watch_layers && !step.told_layers) {
-    for (int32_t layer = 0; layer < num_layers_; ++layer) {
-      step.layers[static_cast<size_t>(layer)].synchronize();
-      tell(layer);
+// A sleeping thread hears of an event 50 us late and more. The logits take a fraction of a
+// millisecond: time to be awake at the end.
+void StepWatcher::poll_for_end(WatchedStep& step) {
+  step.before_logits.synchronize();
+  {
+    std::lock_guard lock(notify_mutex_);
+    if (notify_ending_) notify_ending_();
+  }
+  Linger linger;
+  linger.start(linger_);
+  while (linger.on()) {
+    if (step.end.done()) {
+      step.end_seen_us = SystemClock().now_us();
+      return;
     }
+    std::this_thread::yield();
   }
+}
+
+void StepWatcher::follow(WatchedStep& step) {
+  if (step.urgent) poll_for_end(step);
   step.end.synchronize();
-  if (!step.watch_layers) {
-    for (int32_t layer = 0; layer < num_layers_; ++layer) tell(layer);
-  }
+  if (sink_ == nullptr || step.told_layers) return;
+  for (int32_t layer = 0; layer < num_layers_; ++layer) sink_->layer_written(*step.input, layer);
 }
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// The tensors of a model as they lie in mapped files: names, shapes, types, addresses. Made by
+// The tensors of a model as they lie in files: names, shapes, types, addresses. Made by
 // safetensors.h and gguf.h, read by weights.cc and compat_id.cc. Immutable after it has been made;
 // thread-safe.
 #pragma once
@@ -6,28 +6,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/scoped_fd.h"
 #include "kernels/dtype.h"
+#include "kernels/linear/weight_source.h"
 
 namespace baton {
 
-// A file mapped read-only for the life of the object.
-class MappedFile {
+// A file mapped read-only for the life of the object, which can also be read. Faults of a mapping
+// come one at a time a thread: fine for headers and for weights that stay mapped, too slow to load
+// a GPU from a disk.
+class MappedFile final : public WeightSource {
  public:
   explicit MappedFile(const std::string& path);  // throws ConfigError
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&&) = delete;
-  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() override;
+
+  void read(const std::string& tensor, int64_t offset, std::span<std::byte> to) const override;
 
   const std::string& path() const { return path_; }
   const std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
 
  private:
-  std::string path_;
+  const std::string path_;
+  ScopedFd fd_;
   const std::byte* data_ = nullptr;
   int64_t size_ = 0;
 };
@@ -39,11 +48,12 @@ struct StoredTensor {
       shape;  // row-major, outermost dimension first (GGUF's order is turned round)
   const std::byte* data = nullptr;
   int64_t bytes = 0;
+  const MappedFile* file = nullptr;  // that `data` points into
 };
 
 struct TensorStore {
   std::string path;  // for messages: the file or folder
-  std::vector<MappedFile> files;
+  std::vector<std::shared_ptr<const MappedFile>> files;
   std::map<std::string, StoredTensor> tensors;
 
   const StoredTensor* find(const std::string& name) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "kernels/cuda/driver.h"
 
@@ -87,6 +88,9 @@ CUmemGenericAllocationHandle VmmSlabMemory::create(int64_t bytes) {
   const bool fabric = (properties_.requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0;
   if (fabric && result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
     // No fabric here, or no right to use it (no IMEX channel).
+    const char* reason = nullptr;
+    driver_.get_error_string(result, &reason);
+    log_debug("fabric_handles_unavailable", {{"reason", reason == nullptr ? "?" : reason}});
     properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     result = driver_.mem_create(&allocation, static_cast<size_t>(bytes), &properties_, 0);
   }

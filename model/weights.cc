@@ -62,7 +62,8 @@ class Loader {
 
     LayerWeights result;
     result.attention_norm = vector(prefix + names_.attention_norm + ".weight", hidden);
-    result.qkv = fused({{prefix + names_.q, q_rows, config_.qkv_bias},
+    result.qkv = fused(MatrixInput::kNormed,
+                       {{prefix + names_.q, q_rows, config_.qkv_bias},
                         {prefix + names_.k, kv_rows, config_.qkv_bias},
                         {prefix + names_.v, kv_rows, config_.qkv_bias}},
                        hidden);
@@ -70,12 +71,15 @@ class Loader {
       result.q_norm = vector(prefix + names_.q_norm + ".weight", config_.head_dim);
       result.k_norm = vector(prefix + names_.k_norm + ".weight", config_.head_dim);
     }
-    result.output = fused({{prefix + names_.output, hidden, config_.output_bias}}, q_rows);
+    result.output = fused(MatrixInput::kActivation,
+                          {{prefix + names_.output, hidden, config_.output_bias}}, q_rows);
     result.mlp_norm = vector(prefix + names_.mlp_norm + ".weight", hidden);
-    result.gate_up = fused({{prefix + names_.gate, inner, config_.mlp_bias},
+    result.gate_up = fused(MatrixInput::kNormed,
+                           {{prefix + names_.gate, inner, config_.mlp_bias},
                             {prefix + names_.up, inner, config_.mlp_bias}},
                            hidden);
-    result.down = fused({{prefix + names_.down, hidden, config_.mlp_bias}}, inner);
+    result.down =
+        fused(MatrixInput::kActivation, {{prefix + names_.down, hidden, config_.mlp_bias}}, inner);
     return result;
   }
 
@@ -96,15 +100,25 @@ class Loader {
   }
 
   TensorView matrix(const std::string& name, int64_t rows, int64_t cols) const {
-    const StoredTensor& found = tensor(name + ".weight", {rows, cols});
-    return {.dtype = *found.dtype, .rows = rows, .cols = cols, .data = found.data};
+    const std::string full_name = name + ".weight";
+    const StoredTensor& found = tensor(full_name, {rows, cols});
+    const MappedFile* file = found.file;
+    return {.dtype = *found.dtype,
+            .rows = rows,
+            .cols = cols,
+            .data = found.data,
+            .name = weights_.store.tensors.find(full_name)->first.c_str(),
+            .source = file,
+            .source_offset = file == nullptr ? 0 : found.data - file->data()};
   }
 
   std::vector<float> floats(const std::string& name, int64_t elems) const {
     std::vector<float> values(static_cast<size_t>(elems));
     const StoredTensor& found = tensor(name, {elems});
-    if (found.data != nullptr) {
-      dequantize(*found.dtype, found.data, values.data(), elems);
+    if (found.file != nullptr) {
+      std::vector<std::byte> stored(static_cast<size_t>(found.bytes));
+      found.file->read(name, found.data - found.file->data(), stored);
+      dequantize(*found.dtype, stored.data(), values.data(), elems);
     } else if (!name.ends_with(".bias")) {
       values.assign(values.size(), 1.0F);  // a norm of a made-up model
     }
@@ -121,14 +135,14 @@ class Loader {
     return upload(floats(name, elems));
   }
 
-  FusedLinear fused(const std::vector<MatrixSpec>& specs, int64_t cols) {
+  FusedLinear fused(MatrixInput input, const std::vector<MatrixSpec>& specs, int64_t cols) {
     FusedLinear result;
     std::vector<TensorView> run;  // neighbours of one dtype
     bool any_bias = false;
     for (const MatrixSpec& spec : specs) {
       const TensorView view = matrix(spec.name, spec.rows, cols);
       if (!run.empty() && run[0].dtype != view.dtype) {
-        result.parts.push_back(backend_.prepare_stacked(run));
+        result.parts.push_back(backend_.prepare_stacked(run, input));
         run.clear();
       }
       run.push_back(view);
@@ -136,7 +150,7 @@ class Loader {
       any_bias = any_bias || spec.bias;
       weights_.quantised = weights_.quantised || dtype_info(view.dtype).block_elems > 1;
     }
-    result.parts.push_back(backend_.prepare_stacked(run));
+    result.parts.push_back(backend_.prepare_stacked(run, input));
     if (any_bias) result.bias = fused_bias(specs);
     return result;
   }

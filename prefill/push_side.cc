@@ -109,6 +109,15 @@ void PushSide::on_started(const PromptStarted& started) {
   pump();
 }
 
+// Told before the step runs: the handoff thread then needs nobody's word when the last copy has
+// ended.
+void PushSide::on_last_step(SeqId seq, uint64_t step) {
+  const auto it = sequences_.find(seq);
+  if (it == sequences_.end()) return;
+  const Handoff& handoff = *find(it->second);
+  if (handoff.state == State::kPrefilling) mover_.finish(handoff.transfer, step);
+}
+
 void PushSide::on_prompt_done(PromptDone done, int64_t computed_at_us) {
   const auto it = sequences_.find(done.seq);
   if (it == sequences_.end()) return;
@@ -124,8 +133,8 @@ void PushSide::on_prompt_done(PromptDone done, int64_t computed_at_us) {
   handoff.computed_at_us = computed_at_us > 0 ? computed_at_us : handoff.told_at_us;
   if (all_finished(handoff.first_tokens)) {
     stop(handoff);  // nothing is left to decode: D gets DRAINED instead of COMMIT
-  } else {
-    mover_.finish(handoff.transfer, done.step);
+  } else if (handoff.copied) {
+    commit(handoff);
   }
 }
 
@@ -134,10 +143,10 @@ void PushSide::on_ended(SeqId seq) {
   if (it != sequences_.end()) erase(AttemptId(it->second));
 }
 
-void PushSide::commit(Handoff& handoff, const std::optional<PagesDigest>& digest) {
+void PushSide::commit(Handoff& handoff) {
   Commit commit{.id = handoff.id, .slot_gen = handoff.slot_gen};
   commit.token_count = static_cast<int32_t>(handoff.prefill.tokens.size());
-  commit.digest = digest;
+  commit.digest = handoff.digest;
   commit.first_tokens = handoff.first_tokens;
   handoff.pages.clear();
   transfers_.erase(handoff.transfer);
@@ -168,7 +177,9 @@ void PushSide::on_ack(LinkId link, const Ack& ack) {
 void PushSide::tell_landed(const Handoff& handoff) const {
   const int64_t now_us = clock_.now_us();
   if (watch_ != nullptr) watch_->handoff_landed(seconds_since(handoff.computed_at_us));
-  log_debug("handoff_landed", {{"tokens", handoff.prefill.tokens.size()},
+  log_debug("handoff_landed", {{"request", to_string(handoff.id)},
+                               {"tokens", handoff.prefill.tokens.size()},
+                               {"computed_at_us", handoff.computed_at_us},
                                {"exposed_us", now_us - handoff.computed_at_us},
                                {"step_end_us", handoff.told_at_us - handoff.computed_at_us},
                                {"copies_us", handoff.committed_at_us - handoff.told_at_us},
@@ -210,6 +221,7 @@ void PushSide::stop(Handoff& handoff) {
       break;
     case State::kPrefilling:
     case State::kTransferring:
+      if (handoff.copied) return drained(handoff);
       enter(handoff, State::kDraining);
       mover_.abort(handoff.transfer);
       break;
@@ -233,8 +245,10 @@ void PushSide::on_mover(const MoverEvent& event) {
   }
   Handoff* handoff = by_transfer(event.transfer);
   if (handoff == nullptr) return;
-  if (event.kind == Kind::kDone && handoff->state == State::kTransferring) {
-    commit(*handoff, event.digest);
+  if (event.kind == Kind::kDone && handoff->state != State::kDraining) {
+    handoff->copied = true;
+    handoff->digest = event.digest;
+    if (handoff->state == State::kTransferring) commit(*handoff);
     return;
   }
   if (handoff->state !=

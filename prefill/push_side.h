@@ -6,6 +6,9 @@
 //     ▲            │FULL/GONE    │             │               │
 //     └─ next ─────┘             └──── cancel, RELEASE, link lost ──► draining ──DRAINED──► (gone)
 //
+// The last copy may end while the prompt's last step is computed: then prefilling goes straight to
+// committed, and draining is over at once.
+//
 // Who holds what: queued and reserving hold nothing. granted holds D's pages. From prefilling on
 // also our own pages: they are given back when the mover says that the last copy has ended (kDone,
 // kAborted, kFailed), never before.
@@ -58,6 +61,8 @@ class PushSide {
 
   // From our own scheduler and mover.
   void on_started(const PromptStarted& started);
+  // `step` is about to compute the prompt's end.
+  void on_last_step(SeqId seq, uint64_t step);
   // `computed_at_us`: StepOutput's.
   void on_prompt_done(PromptDone done, int64_t computed_at_us = 0);
   void on_ended(SeqId seq);
@@ -97,6 +102,8 @@ class PushSide {
     SeqId seq = 0;
     int64_t since_us = 0;    // when this state began
     int64_t push_bytes = 0;  // of the pages granted
+    bool copied = false;     // the last copy has ended, mostly before the prompt's last step has
+    std::optional<PagesDigest> digest;  // then; where it is wanted
     // Where its time went after the last of it was computed: the loop knew, COMMIT left.
     int64_t computed_at_us = 0, told_at_us = 0, committed_at_us = 0;
     GroupPages pages;  // ours, held until the last copy has ended
@@ -135,7 +142,7 @@ class PushSide {
   void refuse_or_fail(const AttemptId& id, const Status& status);
   void stop(Handoff& handoff);     // gives back what is held, at once or by way of draining
   void drained(Handoff& handoff);  // the last copy has ended: DRAINED to D, pages home
-  void commit(Handoff& handoff, const std::optional<PagesDigest>& digest);
+  void commit(Handoff& handoff);
   void tell_landed(const Handoff& handoff) const;
   void erase(const AttemptId& id);
   void on_mover_link(const MoverEvent& event);

@@ -32,6 +32,41 @@ TEST_CASE("a line end of Unicode cut a stream's event in two for clients that sp
   CHECK(Json::parse(dumped) == value);
 }
 
+TEST_CASE("a long list of token ids is packed as the prompt, and nowhere else") {
+  const auto list_of = [](int32_t count) {
+    Json list = Json::array();
+    for (int32_t i = 0; i < count; ++i) list.push_back(static_cast<uint64_t>(1000 * i));
+    return list;
+  };
+  const auto parsed = [](const Json& prompt) {
+    return parse_json_object(Json{{"stop_token_ids", prompt}, {"prompt", prompt}}.dump(), 8);
+  };
+  const Json ids = list_of(300), few = list_of(255);
+  const Result<Json> one = parsed(ids);
+  REQUIRE(one.ok());
+  CHECK((*one)["stop_token_ids"] == ids);
+  const auto packed = packed_ids((*one)["prompt"]);
+  REQUIRE(packed);
+  CHECK(Json(std::vector<uint64_t>(packed->begin(), packed->end())) == ids);
+
+  const Result<Json> several = parsed({ids, few, "text", ids});
+  REQUIRE(several.ok());
+  const Json& prompt = (*several)["prompt"];
+  CHECK(prompt.size() == 4);
+  CHECK(packed_ids(prompt[0])->size() == 300);
+  CHECK(prompt[1] == few);
+  CHECK(prompt[2] == "text");
+  CHECK(packed_ids(prompt[3])->back() == 299'000);
+
+  for (const Json& other : {Json(-1), Json(int64_t{1} << 31), Json(1.5), Json("7")}) {
+    Json mixed = ids;
+    mixed[299] = other;
+    const Result<Json> plain = parsed(mixed);
+    REQUIRE(plain.ok());
+    CHECK((*plain)["prompt"] == mixed);
+  }
+}
+
 // Whatever is done to a text, it parses to what nlohmann's parser makes of it, or not at all.
 TEST_CASE("a body is read as JSON's other parser reads it") {
   std::mt19937_64 random(std::random_device{}());

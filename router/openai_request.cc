@@ -113,6 +113,11 @@ class PromptReader {
         return fields_.refuse(invalid_argument("prompt: " + encoded.status().message()));
       }
       ids = std::move(*encoded);
+    } else if (const auto packed = packed_ids(prompt)) {
+      ids.assign(packed->begin(), packed->end());
+      const auto wrong =
+          std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id >= facts_.vocab_size; });
+      if (wrong != ids.end()) read_token_id(*wrong, "prompt", facts_.vocab_size, fields_);
     } else if (prompt.is_array() && !prompt.empty()) {
       for (const Json& id : prompt) {
         ids.push_back(read_token_id(id, "prompt", facts_.vocab_size, fields_));

@@ -57,13 +57,13 @@ StepResult Scheduler::Impl::complete(const StepOutput& output) {
   StepResult result;
   accept_logprobs(output);
   SampledReader reader(output.sampled);
-  for (const ChunkRecord& chunk : step.chunks) complete_chunk(chunk, step.step, reader, result);
+  for (const ChunkRecord& chunk : step.chunks) complete_chunk(chunk, reader, result);
   CHECK(reader.at_end()) << "step " << output.step << " sampled what nobody asked for";
   result.ended = std::exchange(ended_, {});
   return result;
 }
 
-void Scheduler::Impl::complete_chunk(const ChunkRecord& chunk, uint64_t step, SampledReader& reader,
+void Scheduler::Impl::complete_chunk(const ChunkRecord& chunk, SampledReader& reader,
                                      StepResult& result) {
   const auto found = requests_.find(chunk.seq);
   Request* request = found == requests_.end() ? nullptr : found->second.get();
@@ -83,7 +83,7 @@ void Scheduler::Impl::complete_chunk(const ChunkRecord& chunk, uint64_t step, Sa
   if (request == nullptr) return;
   result.events.insert(result.events.end(), events.begin(), events.end());
   if (chunk.ends_prompt && !request->prompt_done) {
-    finish_prompt(*request, step, events, result);
+    finish_prompt(*request, events, result);
     if (request->push) {
       erase(*request);
       return;
@@ -149,8 +149,7 @@ void Scheduler::Impl::accept_logprobs(const StepOutput& output) {
   }
 }
 
-void Scheduler::Impl::finish_prompt(Request& request, uint64_t step,
-                                    const std::vector<TokenEvent>& first_tokens,
+void Scheduler::Impl::finish_prompt(Request& request, const std::vector<TokenEvent>& first_tokens,
                                     StepResult& result) {
   request.prompt_done = true;
   if (request.spec.prompt_logprobs >= 0) {
@@ -161,7 +160,6 @@ void Scheduler::Impl::finish_prompt(Request& request, uint64_t step,
   PromptDone done;
   done.seq = request.seq;
   done.id = request.id;
-  done.step = step;
   done.cached_tokens = request.cached_tokens;
   done.first_tokens = first_tokens;
   done.pushed = request.push.has_value();

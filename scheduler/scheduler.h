@@ -57,7 +57,6 @@ struct PromptStarted {
 struct PromptDone {
   SeqId seq = 0;
   AttemptId id;
-  uint64_t step = 0;  // the step that computed its end
   int32_t cached_tokens = 0;
   std::vector<TokenEvent> first_tokens;  // one a choice that was not cancelled, in order
   bool pushed = false;
@@ -76,6 +75,7 @@ struct StepResult {
 struct PreparedStep {
   StepInput input;
   std::vector<PromptStarted> started;
+  std::vector<SeqId> pushed_whole;  // prompts of handoffs whose last tokens are in this step
 };
 
 class Scheduler {

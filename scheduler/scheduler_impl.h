@@ -97,14 +97,13 @@ class Scheduler::Impl {
   void preempt(Branch& branch);
 
   // completion.cc
-  void complete_chunk(const ChunkRecord& chunk, uint64_t step, SampledReader& reader,
-                      StepResult& result);
+  void complete_chunk(const ChunkRecord& chunk, SampledReader& reader, StepResult& result);
   void accept_sample(Branch& branch, const SampleRecord& record, const Sampled* sampled,
                      std::vector<TokenEvent>& events);
   void advance(Branch& branch, int32_t end);
   void publish(Branch& branch);
   void accept_logprobs(const StepOutput& output);
-  void finish_prompt(Request& request, uint64_t step, const std::vector<TokenEvent>& first_tokens,
+  void finish_prompt(Request& request, const std::vector<TokenEvent>& first_tokens,
                      StepResult& result);
   void end_finished(Request& request, bool all, const std::vector<TokenEvent>& events);
 

@@ -155,6 +155,7 @@ void Scheduler::Impl::add_prefill_chunk(Building& building, Branch& branch) {
         pages_to_push(layout_, *request.push, branch.pages, first_pos, end, ends);
     std::vector<PushPage>& all = building.prepared.input.pushes;
     all.insert(all.end(), pushes.begin(), pushes.end());
+    if (ends) building.prepared.pushed_whole.push_back(request.seq);
   }
   branch.next_pos = end;
   building.budget -= count;

@@ -64,8 +64,9 @@ void WorkerCore::handle(WorkerEvent event) {
     std::visit([this](auto&& what) { on(std::move(what)); }, std::move(*link));
   } else if (auto* moved = std::get_if<MoverEvent>(&event)) {
     if (moved->kind == MoverEvent::Kind::kBroken) return broken("the handoff: " + moved->error);
-    const bool of_landing =
-        moved->kind == MoverEvent::Kind::kPeerDead || moved->kind == MoverEvent::Kind::kVerified;
+    const bool of_landing = moved->kind == MoverEvent::Kind::kPeerDead ||
+                            moved->kind == MoverEvent::Kind::kStoresEnded ||
+                            moved->kind == MoverEvent::Kind::kVerified;
     if (of_landing) {
       landing_side_.on_mover(*moved);
       count_landings();
@@ -255,10 +256,12 @@ void WorkerCore::prepare_steps() {
   end_sequences(parts_.scheduler.take_ended());
   while (auto step = parts_.scheduler.next_step()) {
     for (const PromptStarted& started : step->started) push_side_.on_started(started);
+    for (const SeqId seq : step->pushed_whole) push_side_.on_last_step(seq, step->input.step);
     StepSize size;
     for (const Chunk& chunk : step->input.chunks) {
       const bool decode = chunk.use_last || chunk.tokens.size() == 1;
       (decode ? size.decodes : size.prefill_tokens) += decode ? 1 : std::ssize(chunk.tokens);
+      if (decode) size.context_tokens += chunk.first_pos + 1;
     }
     if (steps_in_flight_.empty()) step_begun_us_ = parts_.clock.now_us();
     steps_in_flight_.push_back(size);
@@ -308,6 +311,7 @@ void WorkerCore::measure(const StepOutput& output) {
   if (output.compute_us <= 0) return;
   log_debug("step", {{"prefill_tokens", size.prefill_tokens},
                      {"decodes", size.decodes},
+                     {"context_tokens", size.context_tokens},
                      {"compute_us", output.compute_us}});
   const auto us = static_cast<double>(output.compute_us);
   if (size.prefill_tokens >= 16)

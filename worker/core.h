@@ -112,6 +112,7 @@ class WorkerCore {
   struct StepSize {
     int64_t prefill_tokens = 0;
     int64_t decodes = 0;
+    int64_t context_tokens = 0;  // of all decodes together
   };
   std::deque<StepSize> steps_in_flight_;
   int64_t step_begun_us_ = 0;  // the first of them

@@ -13,7 +13,17 @@ namespace {
 constexpr size_t kStepsMax = 16;
 }  // namespace
 
-EngineThread::EngineThread(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)) {
+EngineThread::EngineThread(Engine& engine, Sink sink, std::function<void()> ending,
+                           std::chrono::microseconds linger)
+    : engine_(engine), sink_(std::move(sink)) {
+  engine_.on_step_ending([this, ending = std::move(ending), linger] {
+    linger_.start(linger);
+    {
+      std::lock_guard lock(mutex_);  // the thread sees it, or is waiting already
+    }
+    changed_.notify_one();
+    if (ending) ending();
+  });
   engine_.on_step_done([this] {
     {
       std::lock_guard lock(mutex_);
@@ -32,6 +42,7 @@ EngineThread::~EngineThread() {
   changed_.notify_one();
   thread_.join();
   engine_.on_step_done({});
+  engine_.on_step_ending({});
 }
 
 void EngineThread::submit(StepInput input) {
@@ -59,7 +70,13 @@ EngineThread::Work EngineThread::next_work(int32_t in_flight) {
       steps_.pop_front();
       return work;
     }
-    changed_.wait(lock);
+    if (linger_.on()) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else {
+      changed_.wait(lock);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 // and nothing is computed any more.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/linger.h"
 #include "model/engine.h"
 
 namespace baton {
@@ -28,8 +30,11 @@ class EngineThread final : public StepRunner {
  public:
   using Sink = std::function<void(StepOutput)>;
 
-  // `engine` is used by this thread only, from now on; `sink` is called from it.
-  EngineThread(Engine& engine, Sink sink);
+  // `engine` is used by this thread only, from now on; `sink` is called from it. `ending` (may be
+  // empty) is called when a step with pushes is about to end, from a thread of the engine's; this
+  // thread then polls for `linger`.
+  EngineThread(Engine& engine, Sink sink, std::function<void()> ending = {},
+               std::chrono::microseconds linger = {});
   ~EngineThread() override;  // ends after the step in hand
 
   void submit(StepInput input) override;
@@ -46,6 +51,7 @@ class EngineThread final : public StepRunner {
 
   Engine& engine_;
   const Sink sink_;
+  Linger linger_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<StepInput> steps_;  // guarded by mutex_

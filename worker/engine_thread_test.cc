@@ -1,9 +1,11 @@
 #include "worker/engine_thread.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,7 @@ class ManualEngine final : public Engine {
     return {.step = submitted_.at(collected_++)};
   }
   void on_step_done(std::function<void()> notify) override { notify_ = std::move(notify); }
+  void on_step_ending(std::function<void()> notify) override { ending_ = std::move(notify); }
 
   void wait_submitted(size_t count) {
     std::unique_lock lock(mutex_);
@@ -42,6 +45,7 @@ class ManualEngine final : public Engine {
     return submitted_.size();
   }
   void finish_step() { notify_(); }
+  void near_end() { ending_(); }
   void fail_next(const std::string& failure) {
     std::lock_guard lock(mutex_);
     failure_ = failure;
@@ -49,7 +53,7 @@ class ManualEngine final : public Engine {
 
  private:
   const int32_t in_flight_max_;
-  std::function<void()> notify_;
+  std::function<void()> notify_, ending_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<uint64_t> submitted_;
@@ -79,6 +83,28 @@ TEST_CASE("the next step reaches an engine of two steps while it computes the la
   engine.finish_step();
   CHECK(outputs.pop() == 2);
   CHECK(outputs.pop() == 3);
+}
+
+TEST_CASE("a step that is about to end is told of, and taken by a thread that does not sleep") {
+  ManualEngine engine(2);
+  BoundedQueue<uint64_t> outputs(16);
+  int told = 0;
+  EngineThread thread(
+      engine,
+      [&](const StepOutput& output) {
+        uint64_t step = output.step;
+        REQUIRE(outputs.try_push(std::move(step)));
+      },
+      [&] { ++told; }, std::chrono::milliseconds(20));
+  for (uint64_t step = 1; step <= 3; ++step) {
+    thread.submit({.step = step});
+    engine.wait_submitted(step);
+    engine.near_end();
+    CHECK(told == static_cast<int>(step));
+    if (step == 2) std::this_thread::sleep_for(std::chrono::milliseconds(40));  // it sleeps again
+    engine.finish_step();
+    CHECK(outputs.pop() == step);
+  }
 }
 
 TEST_CASE("an engine of one step gets the next when the last has been collected") {

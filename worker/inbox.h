@@ -7,10 +7,12 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/linger.h"
 #include "base/link.h"
 #include "kvtransfer/page_mover.h"
 #include "model/engine.h"
@@ -42,13 +44,28 @@ class Inbox {
   // Waits for events, at most `timeout`, and takes all there are, in order.
   std::vector<WorkerEvent> wait(std::chrono::microseconds timeout) {
     std::unique_lock lock(mutex_);
-    ready_.wait_for(lock, timeout, [this] { return !events_.empty(); });
+    ready_.wait_for(lock, timeout, [this] { return !events_.empty() || linger_.on(); });
+    while (events_.empty() && linger_.on()) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
     return std::exchange(events_, {});
+  }
+
+  // wait() polls for so long instead of sleeping: an event is about to come.
+  void linger(std::chrono::microseconds duration) {
+    linger_.start(duration);
+    {
+      std::lock_guard lock(mutex_);  // wait() sees this, or is waiting already
+    }
+    ready_.notify_one();
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable ready_;
+  Linger linger_;
   std::vector<WorkerEvent> events_;
 };
 

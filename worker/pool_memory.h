@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "config/config.h"
 #include "kvtransfer/handoff_memory.h"
@@ -9,8 +10,9 @@
 
 namespace baton {
 
-// Null: the host's memory.
+// Null: the host's memory. `clique`: the GPU's NVLink clique (nvlink_clique.h), or empty.
 std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel& model,
-                                               const KvTransferConfig& config);
+                                               const KvTransferConfig& config,
+                                               const std::string& clique);
 
 }  // namespace baton

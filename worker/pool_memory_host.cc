@@ -2,7 +2,8 @@
 
 namespace baton {
 
-std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel&, const KvTransferConfig&) {
+std::shared_ptr<HandoffMemory> memory_of_pools(const LoadedModel&, const KvTransferConfig&,
+                                               const std::string&) {
   return nullptr;
 }
 

@@ -44,8 +44,10 @@ LoadedModel load(const WorkerConfig& config, LayerSink* sink, Startup& startup) 
   options.cuda_graphs = config.cuda_graphs;
   options.running_max = config.scheduler.running_max;
   options.slab_bytes = config.kv.slab_mib << 20;
+  options.plain_pool = config.kvtransfer.require == "ucx";  // it shares no slabs
   options.step_tokens_max = config.scheduler.step_tokens;
   options.context_len_max = config.context_len;
+  options.linger_us = config.loop_linger_us;
   LoadedModel model = load_model(config.model, options, sink,
                                  [&startup](double fraction) { startup.loaded(fraction); });
   startup.loaded(1);
@@ -96,13 +98,19 @@ WorkerProcess::WorkerProcess(WorkerConfig config)
   mover_ = make_page_mover(
       config_.kvtransfer, model_.layout, pools(), host_of(config_.listen), clock_,
       [this](MoverEvent event) { inbox_.push(std::move(event)); }, credentials_,
-      memory_of_pools(model_, config_.kvtransfer));
+      memory_of_pools(model_, config_.kvtransfer, config_.nvlink_clique));
   layer_sink_.sink = mover_.get();
-  engine_thread_ = std::make_unique<EngineThread>(
-      *model_.engine, [this](StepOutput output) { inbox_.push(std::move(output)); });
   links_ = std::make_unique<Links>(
       config_.link, self(), config_.listen, clock_,
       [this](LinkEvent event) { inbox_.push(std::move(event)); }, credentials_);
+  const std::chrono::microseconds linger(config_.loop_linger_us);
+  engine_thread_ = std::make_unique<EngineThread>(
+      *model_.engine, [this](StepOutput output) { inbox_.push(std::move(output)); },
+      [this, linger] {
+        inbox_.linger(linger);
+        links_->linger(linger);
+      },
+      linger);
   core_ = std::make_unique<WorkerCore>(
       config_, self(),
       WorkerCore::Parts{model_.layout, ledger_, prefix_cache_, scheduler_, *mover_, *links_,

@@ -20,13 +20,14 @@ __device__ float activate(float x) {
 
 // Grid: [ceil(cols / 8 / kThreads), rows].
 template <Activation kKind>
-__global__ void __launch_bounds__(kThreads) activation_kernel(const ActivationArgs<Bf16> args) {
+__global__ void __launch_bounds__(kThreads)
+    activation_kernel(const ActivationArgs<Bf16, F16> args) {
   let_next_kernel_start();
   wait_for_previous_kernels();
   const int col = (blockIdx.x * kThreads + threadIdx.x) * kVecElems;
   if (col >= args.cols) return;
   for (int64_t row = blockIdx.y; row < args.rows; row += gridDim.y) {
-    const Bf16* gate = args.gate_up + row * 2 * args.cols + col;
+    const F16* gate = args.gate_up + row * 2 * args.cols + col;
     Vec8 g = load8(gate);
     const Vec8 up = load8(gate + args.cols);
 #pragma unroll
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) activation_kernel(const ActivationAr
 
 }  // namespace
 
-void activation_cuda(const ActivationArgs<Bf16>& args, cudaStream_t stream) {
+void activation_cuda(const ActivationArgs<Bf16, F16>& args, cudaStream_t stream) {
   CHECK_EQ(args.cols % kVecElems, 0) << "activation";
   constexpr int64_t kGridRowsMax = 65535;
   const auto blocks = static_cast<unsigned>(args.cols / kVecElems + kThreads - 1) / kThreads;

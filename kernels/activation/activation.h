@@ -7,11 +7,11 @@ namespace baton {
 
 enum class Activation : uint8_t { kSilu, kGeluTanh };
 
-//   gate_up  T [rows, 2 * cols]: gate, then up
+//   gate_up  In [rows, 2 * cols]: gate, then up
 //   y        T [rows, cols]
-template <typename T>
+template <typename T, typename In = T>
 struct ActivationArgs {
-  const T* gate_up = nullptr;
+  const In* gate_up = nullptr;
   T* y = nullptr;
   int64_t rows = 0;
   int32_t cols = 0;

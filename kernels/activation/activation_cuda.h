@@ -5,10 +5,10 @@
 #include <cuda_runtime.h>
 
 #include "kernels/activation/activation.h"
-#include "kernels/bf16.h"
+#include "kernels/activation_types.h"
 
 namespace baton {
 
-void activation_cuda(const ActivationArgs<Bf16>& args, cudaStream_t stream);
+void activation_cuda(const ActivationArgs<Bf16, F16>& args, cudaStream_t stream);
 
 }  // namespace baton

@@ -1,8 +1,8 @@
 // attention_cuda_bench: attention of the 8B shape (32 query heads on 8 KV heads of 128, pages of 64
-// tokens for 16 layers, in random order) on the GPU at hand. Decode in TB/s of K and V, beside a
-// bare loop that reads the same pages; prefill in TFLOP/s of the causal half. Times are medians of
-// replays of a graph with one launch a layer, so that every launch finds its K and V outside L2;
-// candidate and floor take turns.
+// tokens for 16 layers, in random order), and of other head sizes, on the GPU at hand. Decode in
+// TB/s of K and V, beside a bare loop that reads the same pages; prefill in TFLOP/s of the causal
+// half. Times are medians of replays of a graph with one launch a layer, so that every launch finds
+// its K and V outside L2; candidate and floor take turns.
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -143,8 +143,10 @@ int main() {
     bench.measure(16, 512, 0);
     bench.measure(1, 2048, 6144);
   }
-  Bench bench(64);
-  bench.measure(128, 1, 2047);
-  bench.measure(1, 8192, 0);
+  for (const int32_t head_dim : {64, 80, 96, 256}) {
+    Bench bench(head_dim);
+    bench.measure(128, 1, 2047);
+    for (const int32_t tokens : {2048, 8192}) bench.measure(1, tokens, 0);
+  }
   return 0;
 }

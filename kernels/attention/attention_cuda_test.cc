@@ -311,7 +311,7 @@ TEST_CASE("attention on the GPU agrees with the CPU's: mixed ragged batches, poi
 
 TEST_CASE("a sequence's attention has the same bits alone and in every batch") {
   if (no_gpu()) return;
-  for (const int32_t dim : {64, 128, 256}) {
+  for (const int32_t dim : {64, 80, 96, 128, 256}) {
     const Shape shape = {.head_dim = dim};
     CAPTURE(dim);
     std::vector<Chunk> chunks = kMixed;
@@ -345,6 +345,17 @@ TEST_CASE("long contexts: every split of a sequence gives the CPU's result") {
   for (const int32_t window : {0, 1500}) {
     const Fixture fixture(kSeed + 2, {.num_heads = 32, .num_kv_heads = 8, .window = window},
                           {{1, 9000}, {4, 2047}, {1, 4095}, {12, 5000}});
+    CHECK_LT(fixture.largest_error(*cpu, fixture.run_all()), 1e-2);
+  }
+}
+
+TEST_CASE("prompts of more items than multiprocessors: a CTA's later items are right too") {
+  if (no_gpu()) return;
+  const auto cpu = make_cpu_backend(4);
+  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+    CAPTURE(dim);
+    const Fixture fixture(kSeed + 3, {.num_heads = 32, .num_kv_heads = 16, .head_dim = dim},
+                          {{600, 500}, {9, 100}, {333, 0}, {500, 70}});
     CHECK_LT(fixture.largest_error(*cpu, fixture.run_all()), 1e-2);
   }
 }

@@ -7,7 +7,8 @@
 
 namespace baton {
 
-CUtensorMap pages_map(const AttentionParams& params, int32_t head_dim, int32_t box_tokens) {
+CUtensorMap pages_map(const AttentionParams& params, int32_t head_dim, int32_t box_tokens,
+                      CUtensorMapL2promotion promotion) {
   static const CudaDriver driver = load_cuda_driver();  // looked up once: this runs in every layer
   const auto row_bytes = static_cast<uint64_t>(2 * head_dim);
   const auto page_tokens = static_cast<uint64_t>(params.page_tokens);
@@ -20,13 +21,12 @@ CUtensorMap pages_map(const AttentionParams& params, int32_t head_dim, int32_t b
   const uint32_t box[] = {64, static_cast<uint32_t>(box_tokens), 1, 1};
   const uint32_t steps[] = {1, 1, 1, 1};
   CUtensorMap map;
-  driver_check(
-      driver,
-      driver.tensor_map_encode_tiled(
-          &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<std::byte*>(params.pages), sizes,
-          strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-          CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-      "prefill attention");
+  driver_check(driver,
+               driver.tensor_map_encode_tiled(
+                   &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<std::byte*>(params.pages),
+                   sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   CU_TENSOR_MAP_SWIZZLE_128B, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+               "attention");
   return map;
 }
 

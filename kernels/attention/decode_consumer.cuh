@@ -79,11 +79,11 @@ struct DecodeConsumer {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
       float even[4] = {}, odd[4] = {};  // two chains hide the tensor core's latency
-      const uint32_t key_row = keys + Layout::row_offset(2 * warp + m, lane % 8);
+      const uint32_t key_row = keys + (8 * (2 * warp + m) + lane % 8) * 128;
 #pragma unroll
       for (int s = 0; s < kSteps; s += 2) {
         uint32_t k[4];
-        // With an odd number of steps the last load reads 32 bytes of the next row, unused.
+        // With an odd number of steps half of the last load is not used.
         load_matrices(k, key_row + Layout::column_offset(2 * s, lane / 8, lane % 8));
         mma(even, q[s], k[0], k[1]);
         if (s + 1 < kSteps) mma(odd, q[s + 1], k[2], k[3]);
@@ -100,7 +100,7 @@ struct DecodeConsumer {
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int32_t key = info->key_begin + Layout::key_of(2 * warp + m, lane % 4 * 2 + e % 2);
+        const int32_t key = info->key_begin + 8 * (2 * warp + m) + lane % 4 * 2 + e % 2;
         if (!is_visible(key, position[e / 2], p.window)) scores[m][e] = minus_infinity();
       }
     }
@@ -109,13 +109,12 @@ struct DecodeConsumer {
   // Memory that nobody wrote may hold NaN, and 0 * NaN is no 0.
   __device__ void zero_unseen_values() {
     if (info->key_begin >= info->first && info->key_begin + kDecodeTile - 1 <= info->last) return;
-    const int32_t matrix = (warp * 32 + lane) / 16, i = lane / 2 % 8;
-    const int32_t key = info->key_begin + Layout::key_of(matrix, i);
+    const int32_t in_tile = (warp * 32 + lane) / 2, key = info->key_begin + in_tile;
     if (key < info->first || key > info->last) {
-      const uint32_t at = values + Layout::row_offset(matrix, i);
+      const uint32_t at = values + in_tile * 128;
       for (int chunk = lane % 2; chunk < kDim / 8; chunk += 2) {
         asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(
-                         at + Layout::column_offset(chunk, 0, i)),
+                         at + Layout::column_offset(chunk, 0, in_tile)),
                      "r"(0)
                      : "memory");
       }
@@ -171,7 +170,7 @@ struct DecodeConsumer {
         if (!has_pair(pair)) continue;
         uint32_t v[4];
         load_matrices_transposed(
-            v, values + Layout::row_offset(2 * s + lane / 8 % 2, lane % 8) +
+            v, values + (16 * s + lane % 16) * 128 +
                    Layout::column_offset(2 * warp + 8 * pair, lane / 16, lane % 8));
         mma(unit.out[2 * pair], w, v[0], v[1]);
         mma(unit.out[2 * pair + 1], w, v[2], v[3]);

@@ -34,21 +34,15 @@ inline constexpr int32_t kDecodeEndBox = 16;
 inline constexpr int32_t kDecodeItemBegin = 1, kDecodeItemEnd = 2, kDecodeUnitEnd = 4,
                          kDecodeNoKeys = 8, kDecodeStop = 16;
 
-// K and V of a tile are copied as tensors with the 128-byte swizzle where head_dim is made of 64s.
-// Other sizes come in plain pieces of 8 keys, each padded by 16 bytes, and a matrix of the tensor
-// core takes one key of every piece (keys r, 8 + r, 16 + r, ...). Either way the eight rows of a
-// matrix lie in different banks.
+// K and V of a tile lie in blocks of 64 columns, each of rows of 128 bytes with the 128-byte
+// swizzle: the eight rows of a tensor core's matrix are in different banks. The last block of sizes
+// 80 and 96 is filled up with zeros.
 template <int kDim>
 struct DecodeLayout {
   static constexpr int kRowBytes = 2 * kDim;
-  static constexpr bool kSwizzled = kDim % 64 == 0;
-  // Swizzled: halves of 64 columns, each of rows of 128 bytes.
-  static constexpr int kHalves = kSwizzled ? kDim / 64 : 1;
-  static constexpr int kHalfBytes = kDecodeTile * 128;
-  // Otherwise: pieces of 8 keys.
-  static constexpr int kPieceBytes = 8 * kRowBytes + 16;
-  static constexpr int kTileBytes =
-      kSwizzled ? kHalves * kHalfBytes : (kDecodeTile / 8 * kPieceBytes + 127) / 128 * 128;
+  static constexpr int kBlocks = (kDim + 63) / 64;
+  static constexpr int kBlockBytes = kDecodeTile * 128;
+  static constexpr int kTileBytes = kBlocks * kBlockBytes;
   static constexpr int kQBytes = kDecodeRows * kRowBytes;
   static constexpr int kStageBytes = 2 * kTileBytes;
   static constexpr int kWeightsStride = kDecodeTile + 8;
@@ -75,18 +69,10 @@ struct DecodeLayout {
   static constexpr int kBarriersAt = kInfoAt + kInfos * static_cast<int>(sizeof(DecodeStageInfo));
   static constexpr int kVoteAt = kBarriersAt + 16 * kStages;
 
-  // Row `i` of the tensor core's matrix `m` of a tile: which key, and where its columns begin.
-  static __device__ int32_t key_of(int32_t m, int32_t i) {
-    return kSwizzled ? 8 * m + i : 8 * i + m;
-  }
-  static __device__ int32_t row_offset(int32_t m, int32_t i) {
-    return kSwizzled ? (8 * m + i) * 128 : i * kPieceBytes + m * kRowBytes;
-  }
-  // Where in that row the 8 columns from 8 * (first + more) on lie; `first` is a multiple of a
-  // power of two above `more`.
-  static __device__ int32_t column_offset(int32_t first, int32_t more, int32_t i) {
-    if constexpr (!kSwizzled) return (first + more) * 16;
-    return first / 8 * kHalfBytes + ((first % 8 * 16) ^ ((more ^ i) * 16));
+  // Where in key `key`'s row the 8 columns from 8 * (first + more) on lie; `first` is a multiple of
+  // a power of two above `more`.
+  static __device__ int32_t column_offset(int32_t first, int32_t more, int32_t key) {
+    return first / 8 * kBlockBytes + ((first % 8 * 16) ^ ((more ^ key % 8) * 16));
   }
 };
 

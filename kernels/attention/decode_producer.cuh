@@ -12,16 +12,16 @@ template <int kDim>
 struct DecodeProducer {
   using Layout = DecodeLayout<kDim>;
 
-  // A lane's share of a tile: some keys of K's first half, of its other halves, or of V.
+  // A lane's share of a tile: some keys of a block of K's (side 0) or V's columns.
   struct Copy {
     int32_t tokens, in_tile;
-    int32_t side, half;
+    int32_t side, block;
     bool exists;
   };
   __device__ Copy copy_of(int32_t tokens) const {
     const int32_t boxes = kDecodeTile / tokens, part = lane / boxes;
-    return {tokens, lane % boxes * tokens, part / Layout::kHalves, part % Layout::kHalves,
-            part < 2 * Layout::kHalves};
+    return {tokens, lane % boxes * tokens, part / Layout::kBlocks, part % Layout::kBlocks,
+            part < 2 * Layout::kBlocks};
   }
 
   const AttentionParams& p;
@@ -34,9 +34,10 @@ struct DecodeProducer {
   int32_t tile_info = 0;
   // What this lane copies of whole tiles and of a sequence's ends. This warp feeds the whole CTA:
   // no division in its loop.
-  const Copy whole = copy_of(Layout::kSwizzled ? maps.box_tokens : 8);
-  const Copy ends = copy_of(Layout::kSwizzled ? kDecodeEndBox : 8);
+  const Copy whole = copy_of(maps.box_tokens);
+  const Copy ends = copy_of(kDecodeEndBox);
   const uint32_t page_factor = 0xffffffffu / p.page_tokens + 1;
+  const uint64_t policy = stream_policy();
 
   __device__ uint32_t full() const {
     return shared_address(shared + Layout::kBarriersAt) + 16 * ring.stage;
@@ -55,15 +56,14 @@ struct DecodeProducer {
     int32_t early = 0;
     for (; early < Layout::kStages && opened.key < early_end; ++early) send_tile(&opened);
     wait_for_previous_kernels();
+    // The next kernel's CTAs take the places of our first to end. Not before the wait: so whatever
+    // starts early behind us finds finished what came before us.
+    let_next_kernel_start();
     if (early > 0) copy_q(opened.stage, first_full);
     while (item < total) {
-      int32_t next = 0;
-      if (lane == 0) next = atomicAdd(&p.plan.queues[0], 1) + gridDim.x;
-      produce(&opened);
-      item = __shfl_sync(~0u, next, 0);
+      item = produce(&opened);
       if (item < total) opened = open(item);
     }
-    let_next_kernel_start();
     begin({.flags = kDecodeStop}, 0);
     if (lane == 0 && atomicAdd(&p.plan.queues[1], 1) == static_cast<int32_t>(gridDim.x) - 1) {
       p.plan.queues[0] = 0;  // nobody draws any more
@@ -121,21 +121,29 @@ struct DecodeProducer {
     return opened;
   }
 
-  // Sends what has not been sent early.
-  __device__ void produce(Item* item) {
-    if (item->work.unit_tokens == 0) {
-      item->stage.flags |= kDecodeItemEnd | kDecodeNoKeys;
-      begin(item->stage, 0);
-      ring.advance();
-      ++tiles_since_q;
-      return;
-    }
-    while (item->key < item->end_key) {
-      const bool with_q = (item->stage.flags & kDecodeItemBegin) != 0;
-      const uint32_t barrier = full();
-      send_tile(item);
-      if (with_q) copy_q(item->stage, barrier);
-    }
+  // Sends what has not been sent early. Returns the next item, drawn two tiles before the end: that
+  // hides the latency, and the faster CTAs (they differ by a fifth) get more items.
+  __device__ int32_t produce(Item* item) {
+    if (item->work.unit_tokens == 0) send_no_keys(item);
+    while (item->key + 2 * kDecodeTile < item->end_key) send_tile_with_q(item);
+    const int32_t next = lane == 0 ? atomicAdd(&p.plan.queues[0], 1) + gridDim.x : 0;
+    while (item->key < item->end_key) send_tile_with_q(item);
+    return __shfl_sync(~0u, next, 0);
+  }
+
+  __device__ void send_no_keys(Item* item) {
+    item->stage.flags |= kDecodeItemEnd | kDecodeNoKeys;
+    begin(item->stage, 0);
+    ring.advance();
+    ++tiles_since_q;
+  }
+
+  // An item's first tile brings its q.
+  __device__ void send_tile_with_q(Item* item) {
+    const bool is_first = (item->stage.flags & kDecodeItemBegin) != 0;
+    const uint32_t barrier = full();
+    send_tile(item);
+    if (is_first) copy_q(item->stage, barrier);
   }
 
   __device__ void send_tile(Item* item) {
@@ -190,8 +198,7 @@ struct DecodeProducer {
     const bool with_q = (stage.flags & kDecodeItemBegin) != 0;
     if (with_q) await_q_place();
     ++tiles_since_q;
-    const int32_t bytes = copy.tokens * (Layout::kSwizzled ? 128 : Layout::kRowBytes);
-    begin(stage, __popc(__ballot_sync(~0u, page >= 0)) * bytes +
+    begin(stage, __popc(__ballot_sync(~0u, page >= 0)) * copy.tokens * 128 +
                      (with_q ? stage.rows * Layout::kRowBytes : 0));
     if (page >= 0) {
       const uint32_t to = shared_address(shared) + ring.stage * Layout::kStageBytes +
@@ -199,15 +206,9 @@ struct DecodeProducer {
       const int32_t head = copy.side * p.num_kv_heads + stage.kv_head;
       const int32_t key = stage.key_begin + copy.in_tile;
       const int32_t in_page = key - page_index(key) * p.page_tokens;
-      if constexpr (Layout::kSwizzled) {
-        tensor_copy(to + copy.half * Layout::kHalfBytes + copy.in_tile * 128,
-                    copy.tokens == whole.tokens ? maps.whole : maps.ends, full(), copy.half * 64,
-                    in_page, head, page);
-      } else {
-        const int64_t row = static_cast<int64_t>(head) * p.page_tokens + in_page;
-        bulk_copy(to + copy.in_tile / 8 * Layout::kPieceBytes,
-                  p.pages + page * p.page_bytes + row * Layout::kRowBytes, bytes, full());
-      }
+      tensor_copy(to + copy.block * Layout::kBlockBytes + copy.in_tile * 128,
+                  copy.tokens == whole.tokens ? maps.whole : maps.ends, full(), copy.block * 64,
+                  in_page, head, page, policy);
     }
     ring.advance();
   }

@@ -9,9 +9,9 @@ namespace baton {
 template <int kDim>
 struct HopperConsumer {
   using Layout = HopperLayout<kDim>;
-  static constexpr int kScores = kHopperTile / 2;  // of this thread, two rows
+  static constexpr int kScores = Layout::kTile / 2;  // of this thread, two rows
   static constexpr int kOut = kDim / 2;
-  static constexpr int kSteps = kHopperTile / 16;
+  static constexpr int kSteps = Layout::kTile / 16;
 
   const AttentionParams& p;
   const HopperShared<kDim> shared;
@@ -35,8 +35,9 @@ struct HopperConsumer {
     while (true) {
       const HopperItem item = shared.take_item(items);
       if (item.rows == 0) return;
-      q = shared.q(items.stage, group);
-      attend(item, shared.q_full(items.stage), items.parity);
+      const auto place = shared.q_place(items);
+      q = shared.q(place.slot, group);
+      attend(item, shared.q_full(place.slot), place.parity);
       items.advance();
     }
   }
@@ -59,7 +60,7 @@ struct HopperConsumer {
 #pragma unroll
     for (int i = 0; i < kOut; ++i) out[i] = 0;
 
-    const int32_t begin = item.tile_begin(), end = item.tile_end();
+    const int32_t begin = item.tile_begin(Layout::kTile), end = item.tile_end(Layout::kTile);
     barrier_wait(q_full, q_parity);
     await_turn(group);
     multiply_keys();
@@ -67,7 +68,7 @@ struct HopperConsumer {
     wgmma_wait<0>();
     wgmma_pin(scores);
     release_keys();
-    soften(begin * kHopperTile);
+    soften(begin * Layout::kTile);
     pack_weights();
     for (int32_t tile = begin + 1; tile < end; ++tile) {
       await_turn(group);
@@ -78,7 +79,7 @@ struct HopperConsumer {
       wgmma_wait<1>();
       wgmma_pin(scores);
       release_keys();
-      soften(tile * kHopperTile);
+      soften(tile * Layout::kTile);
       wgmma_wait<0>();
       wgmma_pin(out);
       release_values();
@@ -88,7 +89,7 @@ struct HopperConsumer {
     }
     if (thread % 32 == 0) barrier_arrive(shared.empty(q_full));
     barrier_wait(shared.values_full(values_ring.stage), values_ring.parity);
-    zero_unseen_values((end - 1) * kHopperTile, item.last_key);
+    zero_unseen_values((end - 1) * Layout::kTile, item.last_key);
     multiply_values();
     wgmma_wait<0>();
     wgmma_pin(out);
@@ -104,16 +105,16 @@ struct HopperConsumer {
     const uint64_t keys = tile_descriptor(shared.keys(keys_ring.stage));
 #pragma unroll
     for (int s = 0; s < kDim / 16; ++s) {
-      const int half = s / 4, at = s % 4 * 32;
-      wgmma(scores, rows + ((half * Layout::kQHalfBytes + at) >> 4),
-            keys + ((half * Layout::kHalfBytes + at) >> 4), s > 0);
+      const int block = s / 4, at = s % 4 * 32;
+      wgmma(scores, rows + ((block * Layout::kQBlockBytes + at) >> 4),
+            keys + ((block * Layout::kBlockBytes + at) >> 4), s > 0);
     }
     wgmma_commit();
   }
 
   __device__ void multiply_values() {
     const uint64_t values =
-        transposed_tile_descriptor(shared.values(values_ring.stage), Layout::kHalfBytes);
+        transposed_tile_descriptor(shared.values(values_ring.stage), Layout::kBlockBytes);
     wgmma_pin(out);
     wgmma_fence();
 #pragma unroll
@@ -140,7 +141,7 @@ struct HopperConsumer {
 #pragma unroll
       for (int i = 0; i < kScores; ++i) scores[i] = capped_score(p, scores[i]);
     }
-    if (key_begin + kHopperTile - 1 > first_position ||
+    if (key_begin + Layout::kTile - 1 > first_position ||
         (p.window > 0 && key_begin <= last_position - p.window)) {
 #pragma unroll
       for (int i = 0; i < kScores; ++i) {
@@ -185,11 +186,11 @@ struct HopperConsumer {
   // itself.
   __device__ void zero_unseen_values(int32_t key_begin, int32_t last_key) const {
     const int32_t seen = last_key + 1 - key_begin;
-    if (seen >= kHopperTile) return;
-    constexpr int kChunks = kDim / 8;
-    for (int32_t i = seen * kChunks + thread; i < kHopperTile * kChunks; i += kGroupThreads) {
+    if (seen >= Layout::kTile) return;
+    constexpr int kChunks = 8 * Layout::kBlocks;  // whole rows: no need to know the swizzle
+    for (int32_t i = seen * kChunks + thread; i < Layout::kTile * kChunks; i += kGroupThreads) {
       const int32_t key = i / kChunks, chunk = i % kChunks;
-      const uint32_t at = shared.values(values_ring.stage) + chunk / 8 * Layout::kHalfBytes +
+      const uint32_t at = shared.values(values_ring.stage) + chunk / 8 * Layout::kBlockBytes +
                           key * 128 + chunk % 8 * 16;
       asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");
     }

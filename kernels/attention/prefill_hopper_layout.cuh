@@ -8,27 +8,30 @@
 namespace baton {
 
 inline constexpr int32_t kHopperThreads = 384;
-inline constexpr int32_t kHopperTile = 128;
 inline constexpr int32_t kGroupRows = 64;  // of a warpgroup
 inline constexpr int32_t kGroupThreads = 128;
 inline constexpr int32_t kQLoaders = 96;
 
-// Columns of head_dim lie in halves of 64, each a swizzled tile of its own.
+// Columns of head_dim lie in blocks of 64, each a swizzled tile of its own. The last block of sizes
+// 80 and 96 is not full: copies fill it up with zeros, and no product reads them.
 template <int kDim>
 struct HopperLayout {
-  static constexpr int kHalves = kDim / 64;
-  static constexpr int kHalfBytes = kHopperTile * 128;
-  static constexpr int kTileBytes = kHalves * kHalfBytes;
-  static constexpr int kQHalfBytes = kGroupRows * 128;
-  static constexpr int kQBytes = kHalves * kQHalfBytes;  // of a warpgroup
+  static constexpr int kTile = kDim > 128 ? 64 : 128;  // keys at a time
+  static constexpr int kBlocks = (kDim + 63) / 64;
+  static constexpr int kBlockBytes = kTile * 128;
+  static constexpr int kTileBytes = kBlocks * kBlockBytes;
+  static constexpr int kQBlockBytes = kGroupRows * 128;
+  static constexpr int kQBytes = kBlocks * kQBlockBytes;  // of a warpgroup
+  static constexpr int kQSlots = kDim > 128 ? 1 : 2;      // items whose q there is room for
   static constexpr int kStages = kDim == 64 ? 4 : 2;
-  static constexpr int kKeysAt = 4 * kQBytes;  // q of two items
+  static constexpr int kKeysAt = kQSlots * 2 * kQBytes;
   static constexpr int kValuesAt = kKeysAt + kStages * kTileBytes;
   // Barriers: full and empty of each stage of K, then of V, then of the two slots for items, then
   // of those for their q.
   static constexpr int kBarriersAt = kValuesAt + kStages * kTileBytes;
   static constexpr int kItemsAt = kBarriersAt + 16 * (2 * kStages + 4);
   static constexpr int kSharedBytes = kItemsAt + 2 * 64 + 1024;  // the base is aligned by hand
+  static_assert(kSharedBytes <= 227 * 1024);
 };
 
 struct HopperParams {
@@ -58,8 +61,8 @@ struct HopperItem {
   __device__ int32_t position_of(const AttentionParams& p, int32_t row) const {
     return sequence.first_pos + (row_begin + row) / p.group;
   }
-  __device__ int32_t tile_begin() const { return first_key / kHopperTile; }
-  __device__ int32_t tile_end() const { return last_key / kHopperTile + 1; }
+  __device__ int32_t tile_begin(int32_t tile) const { return first_key / tile; }
+  __device__ int32_t tile_end(int32_t tile) const { return last_key / tile + 1; }
   // The element of q (or y) where a row's head begins.
   __device__ int64_t element(const AttentionParams& p, int32_t row, int64_t stride,
                              int32_t dim) const {
@@ -72,6 +75,15 @@ template <int kDim>
 struct HopperShared {
   using Layout = HopperLayout<kDim>;
   uint32_t base;
+  // Where the q of an item lies, and the parity of its barriers.
+  struct QPlace {
+    int32_t slot;
+    uint32_t parity;
+  };
+  static __device__ QPlace q_place(const RingPosition<2>& items) {
+    if constexpr (Layout::kQSlots == 2) return {items.stage, items.parity};
+    return {0, static_cast<uint32_t>(items.stage)};
+  }
   __device__ uint32_t q(int32_t slot, int32_t group) const {
     return base + (2 * slot + group) * Layout::kQBytes;
   }

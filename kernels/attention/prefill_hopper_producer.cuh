@@ -54,31 +54,32 @@ struct HopperProducer {
     items.advance();
   }
 
-  // A lane copies a box: of half a head's columns, box_tokens keys.
+  // A lane copies a box: of a block of a head's columns, box_tokens keys.
   __device__ void copy_tiles(const HopperItem& item) {
-    const int32_t boxes = kHopperTile / params.box_tokens;
-    const int32_t half = lane / boxes, in_tile = lane % boxes * params.box_tokens;
-    const int32_t end = item.tile_end() * kHopperTile;
-    int32_t key = item.tile_begin() * kHopperTile + in_tile;
-    int32_t page = page_of(item, half, key);
-    for (; key < end; key += kHopperTile) {
-      const int32_t next_page = page_of(item, half, key + kHopperTile);
-      copy_tile(item, half, in_tile, key, page);
+    constexpr int kTile = Layout::kTile;
+    const int32_t boxes = kTile / params.box_tokens;
+    const int32_t block = lane / boxes, in_tile = lane % boxes * params.box_tokens;
+    const int32_t end = item.tile_end(kTile) * kTile;
+    int32_t key = item.tile_begin(kTile) * kTile + in_tile;
+    int32_t page = page_of(item, block, key);
+    for (; key < end; key += kTile) {
+      const int32_t next_page = page_of(item, block, key + kTile);
+      copy_tile(item, block, in_tile, key, page);
       page = next_page;
     }
   }
 
   // Page -1 lies outside the tensor and gives zeros. Pages that have left the window are -1 too.
-  __device__ int32_t page_of(const HopperItem& item, int32_t half, int32_t key) const {
+  __device__ int32_t page_of(const HopperItem& item, int32_t block, int32_t key) const {
     const bool seen =
-        half < Layout::kHalves && key <= item.last_key && key + params.box_tokens > item.first_key;
+        block < Layout::kBlocks && key <= item.last_key && key + params.box_tokens > item.first_key;
     return seen ? item.sequence.block_table[key / params.attention.page_tokens] : -1;
   }
 
-  __device__ void copy_tile(const HopperItem& item, int32_t half, int32_t in_tile, int32_t key,
+  __device__ void copy_tile(const HopperItem& item, int32_t block, int32_t in_tile, int32_t key,
                             int32_t page) {
     const AttentionParams& p = params.attention;
-    const uint32_t offset = half * Layout::kHalfBytes + in_tile * 128;
+    const uint32_t offset = block * Layout::kBlockBytes + in_tile * 128;
     for (int32_t side = 0; side < 2; ++side) {
       const uint32_t full =
           side == 0 ? shared.keys_full(ring.stage) : shared.values_full(ring.stage);
@@ -86,8 +87,8 @@ struct HopperProducer {
       barrier_wait(shared.empty(full), ring.parity);
       if (lane == 0) barrier_arrive_expect(full, Layout::kTileBytes);
       __syncwarp();
-      if (half < Layout::kHalves) {
-        tensor_copy(to + offset, map, full, half * 64, key % p.page_tokens,
+      if (block < Layout::kBlocks) {
+        tensor_copy(to + offset, map, full, block * 64, key % p.page_tokens,
                     side * p.num_kv_heads + item.kv_head, page);
       }
     }
@@ -95,8 +96,9 @@ struct HopperProducer {
   }
 };
 
-// Three warps beside the producer bring q of the next item while this one is computed: the rows of
-// a group lie where no plain tensor copy could find them.
+// Three warps beside the producer bring q of the next item while this one is computed, or as soon
+// as its scores are, where shared memory holds the q of one item only. The rows of a group lie
+// where no plain tensor copy could find them.
 template <int kDim>
 struct HopperQLoader {
   using Layout = HopperLayout<kDim>;
@@ -109,9 +111,11 @@ struct HopperQLoader {
     while (true) {
       const HopperItem item = shared.take_item(items);
       if (item.rows == 0) return;
-      barrier_wait(shared.empty(shared.q_full(items.stage)), items.parity ^ 1);
-      load(item, items.stage);
-      barrier_arrive(shared.q_full(items.stage));
+      const auto place = shared.q_place(items);
+      const uint32_t full = shared.q_full(place.slot);
+      barrier_wait(shared.empty(full), place.parity ^ 1);
+      load(item, place.slot);
+      barrier_arrive(full);
       items.advance();
     }
   }
@@ -121,7 +125,7 @@ struct HopperQLoader {
     for (int32_t i = thread; i < kPrefillRows * kChunks; i += kQLoaders) {
       const int32_t r = i / kChunks, chunk = i % kChunks;
       const bool wanted = r < item.rows;
-      const uint32_t to = shared.q(slot, r / kGroupRows) + chunk / 8 * Layout::kQHalfBytes +
+      const uint32_t to = shared.q(slot, r / kGroupRows) + chunk / 8 * Layout::kQBlockBytes +
                           r % kGroupRows * 128 + ((chunk % 8) ^ (r % 8)) * 16;
       copy_or_zero(to, p.q + (wanted ? item.element(p, r, p.q_stride, kDim) + chunk * 8 : 0),
                    wanted);

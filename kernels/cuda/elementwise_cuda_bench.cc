@@ -38,44 +38,47 @@ void report(const char* name, int32_t tokens, double us, double bytes) {
 }
 
 void bench(int32_t tokens, const Buffers& b, CudaStream& stream) {
-  const RmsNormArgs<Bf16> norm{b.narrow.as<Bf16>(),
-                               b.floats.as<float>(),
-                               b.wide.as<Bf16>(),
-                               tokens,
-                               kHidden,
-                               kHidden,
-                               kHidden,
-                               1e-5F};
+  const RmsNormArgs<float, F16> norm{b.narrow.as<float>(),
+                                     b.floats.as<float>(),
+                                     b.wide.as<F16>(),
+                                     tokens,
+                                     kHidden,
+                                     kHidden,
+                                     kHidden,
+                                     1e-5F};
   report("rms_norm", tokens, time_us([&](cudaStream_t s) { rms_norm_cuda(norm, s); }, stream),
-         2.0 * tokens * kHidden * 2);
-  const ActivationArgs<Bf16> activation{b.wide.as<Bf16>(), b.narrow.as<Bf16>(), tokens, kInner,
-                                        Activation::kSilu};
+         6.0 * tokens * kHidden);
+  const ActivationArgs<Bf16, F16> activation{b.wide.as<F16>(), b.narrow.as<Bf16>(), tokens, kInner,
+                                             Activation::kSilu};
   report("activation", tokens,
          time_us([&](cudaStream_t s) { activation_cuda(activation, s); }, stream),
          3.0 * tokens * kInner * 2);
-  RopeKvArgs<Bf16> rope{.qkv = b.wide.as<Bf16>(),
-                        .positions = b.indices.as<int32_t>(),
-                        .slot_mapping = b.indices.as<int32_t>(),
-                        .cos_sin = b.floats.as<float>(),
-                        .kv = {.base = b.pages.data(),
-                               .page_bytes = int64_t{2} * kKvHeads * kPageTokens * kHeadDim * 2,
-                               .page_tokens = kPageTokens,
-                               .num_kv_heads = kKvHeads,
-                               .head_dim = kHeadDim,
-                               .dtype = Dtype::kBF16},
-                        .num_tokens = tokens,
-                        .num_heads = kHeads,
-                        .rotary_dim = kHeadDim};
+  RopeKvArgs<Bf16, F16> rope{
+      .qkv = b.wide.as<F16>(),
+      .q = b.narrow.as<Bf16>(),
+      .q_stride = kHeads * kHeadDim,
+      .positions = b.indices.as<int32_t>(),
+      .slot_mapping = b.indices.as<int32_t>(),
+      .cos_sin = b.floats.as<float>(),
+      .kv = {.base = b.pages.data(),
+             .page_bytes = int64_t{2} * kKvHeads * kPageTokens * kHeadDim * 2,
+             .page_tokens = kPageTokens,
+             .num_kv_heads = kKvHeads,
+             .head_dim = kHeadDim,
+             .dtype = Dtype::kBF16},
+      .num_tokens = tokens,
+      .num_heads = kHeads,
+      .rotary_dim = kHeadDim};
   report("rope_kv", tokens, time_us([&](cudaStream_t s) { rope_kv_cuda(rope, s); }, stream),
          2.0 * tokens * kQkv * 2);
   report("embedding", tokens,
          time_us(
              [&](cudaStream_t s) {
-               embedding_cuda(b.narrow.as<Bf16>(), kTokensMax, kHidden, b.indices.as<int32_t>(),
-                              b.wide.as<Bf16>(), tokens, s);
+               embedding_cuda(b.narrow.as<F16>(), kTokensMax, kHidden, b.indices.as<int32_t>(),
+                              b.wide.as<float>(), tokens, s);
              },
              stream),
-         2.0 * tokens * kHidden * 2);
+         6.0 * tokens * kHidden);
 }
 
 void run() {

@@ -51,7 +51,8 @@ __device__ __forceinline__ void bulk_copy(uint32_t destination, const void* sour
       : "memory");
 }
 
-// A box of a tensor of four dimensions; elements outside the tensor arrive as zeros.
+// A box of a tensor of four dimensions; elements outside the tensor arrive as zeros. `policy`: see
+// stream_policy.
 __device__ __forceinline__ void tensor_copy(uint32_t destination, const CUtensorMap& map,
                                             uint32_t barrier, int32_t c0, int32_t c1, int32_t c2,
                                             int32_t c3) {
@@ -59,6 +60,16 @@ __device__ __forceinline__ void tensor_copy(uint32_t destination, const CUtensor
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(destination),
       "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
+__device__ __forceinline__ void tensor_copy(uint32_t destination, const CUtensorMap& map,
+                                            uint32_t barrier, int32_t c0, int32_t c1, int32_t c2,
+                                            int32_t c3, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
       : "memory");
 }
 

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+
+#include "kernels/activation_types.h"
 
 namespace baton {
 
@@ -47,17 +50,30 @@ struct MmaB {
 // sums [16, 8] += a [16, 16] b [16, 8]; lane (g, t) = (lane / 4, lane % 4) holds pairs of a from
 // row g, g + 8 (cols 2 t), g, g + 8 (cols 2 t + 8), of b col g (rows 2 t, 2 t + 8), and sums of row
 // g (cols 2 t, 2 t + 1) and g + 8.
-__device__ __forceinline__ void mma_16x8x16_bf16(float (&sums)[4], MmaA a, MmaB b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]));
+// E: Bf16 or F16.
+template <typename E>
+__device__ __forceinline__ void mma_16x8x16(float (&sums)[4], MmaA a, MmaB b) {
+#define BATON_MMA(type)                                                               \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])           \
+               : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]))
+  if constexpr (std::is_same_v<E, F16>) {
+    BATON_MMA("f16");
+  } else {
+    BATON_MMA("bf16");
+  }
+#undef BATON_MMA
 }
 
 // A barrier of all threads of a cluster; shared memory written before it is seen after it.
 __device__ __forceinline__ void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// The same without an order of memory accesses: its threads do not wait until what they stored has
+// arrived.
+__device__ __forceinline__ void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
 // `shared`, 16-byte aligned, as block `rank` of the cluster has it at the same place.
 __device__ __forceinline__ float4 load_shared_of(const float* shared, uint32_t rank) {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/bf16.h"
+#include "kernels/activation_types.h"
 #include "kernels/cpu/half.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/error.h"
@@ -63,9 +63,23 @@ inline std::vector<float> to_floats(const std::vector<Bf16>& values) {
   for (size_t i = 0; i < values.size(); ++i) result[i] = float_from_bfloat(values[i].bits);
   return result;
 }
+inline std::vector<F16> to_half(const std::vector<float>& values) {
+  std::vector<F16> result(values.size());
+  for (size_t i = 0; i < values.size(); ++i) result[i].bits = half_from_float(values[i]);
+  return result;
+}
+inline std::vector<float> to_floats(const std::vector<F16>& values) {
+  std::vector<float> result(values.size());
+  for (size_t i = 0; i < values.size(); ++i) result[i] = float_from_half(values[i].bits);
+  return result;
+}
 // What a GPU computes from: the CPU reference gets the same rounded inputs.
 inline std::vector<float> rounded_to_bf16(const std::vector<float>& values) {
   return to_floats(to_bf16(values));
+}
+
+inline std::vector<float> rounded_to_half(const std::vector<float>& values) {
+  return to_floats(to_half(values));
 }
 
 template <typename E>

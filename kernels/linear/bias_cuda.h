@@ -5,13 +5,14 @@
 
 #include <cstdint>
 
-#include "kernels/bf16.h"
+#include "kernels/linear/gemm_epilogue.h"
 
 namespace baton {
 
 //   bias  float32 device [rows]
-//   y     bf16 device [num_tokens, rows], row t at y + t * y_stride: = bias, or += when `add`
-void put_bias_cuda(const float* bias, int64_t rows, int32_t num_tokens, bool add, Bf16* y,
-                   int64_t y_stride, cudaStream_t stream);
+//   y     device [num_tokens, rows], row t at y + t * y_stride, of the epilogue's type: = bias,
+//         += bias for kAdd
+void put_bias_cuda(const float* bias, int64_t rows, int32_t num_tokens, GemmEpilogue epilogue,
+                   void* y, int64_t y_stride, cudaStream_t stream);
 
 }  // namespace baton

@@ -31,10 +31,11 @@ Layouts layouts_of(const GemmArgs& args, int64_t num_tokens) {
                                           static_cast<uint64_t>(cols), stride),
                  "linear layout");
   };
-  const bool is_float = args.epilogue == GemmEpilogue::kFloat;
-  init(&layouts.weight, CUDA_R_16BF, args.cols, args.rows, args.cols);
-  init(&layouts.x, CUDA_R_16BF, args.cols, num_tokens, args.cols);
-  init(&layouts.y, is_float ? CUDA_R_32F : CUDA_R_16BF, args.rows, num_tokens, args.y_stride);
+  const cudaDataType operand = has_half_operands(args.epilogue) ? CUDA_R_16F : CUDA_R_16BF;
+  const cudaDataType result = has_float_result(args.epilogue) ? CUDA_R_32F : CUDA_R_16F;
+  init(&layouts.weight, operand, args.cols, args.rows, args.cols);
+  init(&layouts.x, operand, args.cols, num_tokens, args.cols);
+  init(&layouts.y, result, args.rows, num_tokens, args.y_stride);
   return layouts;
 }
 
@@ -55,7 +56,7 @@ CublasGemm::CublasGemm(const GemmTable& table) : workspace_(kWorkspaceBytes) {
   const uint64_t bytes = kWorkspaceBytes;
   start(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &bytes, sizeof(bytes)));
-  // Parts of a sum are added in float32 or not at all: in bf16 they would lose bits.
+  // Parts of a sum are added in float32 or not at all: in 16 bits they would lose bits.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   start(cublasLtMatmulPreferenceSetAttribute(
       preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions)));
@@ -87,17 +88,29 @@ std::vector<cublasLtMatmulAlgo_t> CublasGemm::candidates(const GemmArgs& args, i
   return algorithms;
 }
 
+std::optional<cublasLtMatmulAlgo_t> CublasGemm::listed(const GemmArgs& args) {
+  const int32_t bucket = gemm_token_bucket(args.num_tokens);
+  const auto line = listed_.find({args.rows, args.cols, bucket, args.epilogue});
+  if (line == listed_.end()) return std::nullopt;
+  cublasLtMatmulAlgo_t algorithm;
+  static_assert(sizeof(algorithm.data) == sizeof(GemmAlgorithm));
+  std::memcpy(algorithm.data, line->second.data(), sizeof(algorithm.data));
+  Layouts layouts = layouts_of(args, bucket);
+  cublasLtMatmulHeuristicResult_t result;
+  const bool takes =
+      cublasLtMatmulAlgoCheck(handle_, product_, &layouts.weight, &layouts.x, &layouts.y,
+                              &layouts.y, &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+      result.workspaceSize <= static_cast<size_t>(kWorkspaceBytes);
+  return takes ? std::optional(algorithm) : std::nullopt;
+}
+
 const cublasLtMatmulAlgo_t& CublasGemm::algorithm_for(const GemmArgs& args) {
   const int32_t bucket = gemm_token_bucket(args.num_tokens);
   const Key key{args.rows, args.cols, args.y_stride, bucket, args.epilogue};
   if (const auto known = algorithms_.find(key); known != algorithms_.end()) return known->second;
 
-  cublasLtMatmulAlgo_t algorithm;
-  const auto listed = listed_.find({args.rows, args.cols, bucket, args.epilogue});
-  if (listed != listed_.end()) {
-    static_assert(sizeof(algorithm.data) == sizeof(GemmAlgorithm));
-    std::memcpy(algorithm.data, listed->second.data(), sizeof(algorithm.data));
-  } else {
+  std::optional<cublasLtMatmulAlgo_t> algorithm = listed(args);
+  if (!algorithm) {
     GemmArgs full = args;
     full.num_tokens = bucket;
     const std::vector<cublasLtMatmulAlgo_t> found = candidates(full, 1);
@@ -108,7 +121,7 @@ const cublasLtMatmulAlgo_t& CublasGemm::algorithm_for(const GemmArgs& args) {
     }
     algorithm = found[0];
   }
-  return algorithms_.emplace(key, algorithm).first->second;
+  return algorithms_.emplace(key, *algorithm).first->second;
 }
 
 void CublasGemm::run(const GemmArgs& args, cudaStream_t stream) {
@@ -119,7 +132,8 @@ void CublasGemm::run(const GemmArgs& args, cudaStream_t stream) {
 void CublasGemm::run_with(const GemmArgs& args, const cublasLtMatmulAlgo_t& algorithm,
                           cudaStream_t stream) {
   Layouts layouts = layouts_of(args, args.num_tokens);
-  const float one = 1.0F, beta = args.epilogue == GemmEpilogue::kAdd ? 1.0F : 0.0F;
+  const bool add = args.epilogue == GemmEpilogue::kAdd || args.onto_y;
+  const float one = 1.0F, beta = add ? 1.0F : 0.0F;
   check_cublas(cublasLtMatmul(handle_, product_, &one, args.weight, &layouts.weight, args.x,
                               &layouts.x, &beta, args.y, &layouts.y, args.y, &layouts.y, &algorithm,
                               workspace_.data(), kWorkspaceBytes, stream),

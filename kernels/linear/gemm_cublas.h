@@ -1,37 +1,39 @@
-// Matrix products through cuBLASLt: y = x W^T with bf16 operands and float32 sums. Which algorithm
-// a shape gets is fixed at its first use: the table's (gemm_table.h), else cuBLASLt's own
-// first choice. Up to kSmallTokens tokens share one algorithm, so that a row does not depend on how
-// many there are. Engine thread only.
+// Matrix products through cuBLASLt: y = x W^T with 16-bit operands and float32 sums. Which
+// algorithm a shape gets is fixed at its first use: the table's (gemm_table.h) if cuBLASLt takes
+// it, else its own first choice. Up to kSmallTokens tokens share one algorithm, so that a row does
+// not depend on how many there are. Engine thread only.
 #pragma once
 
 #include <cublasLt.h>
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "kernels/bf16.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/linear/gemm_table.h"
 
 namespace baton {
 
-//   weight  bf16 [rows, cols]
-//   x       bf16 [num_tokens, cols]
-//   y       [num_tokens, rows], row t at y + t * y_stride: bf16, float32 where the epilogue is
-//           kFloat; added to where it is kAdd
-// All on the device, 16-byte aligned; cols is a multiple of 8.
+//   weight  [rows, cols]
+//   x       [num_tokens, cols]
+//   y       [num_tokens, rows], row t at y + t * y_stride
+// Types: gemm_epilogue.h. All on the device, 16-byte aligned; cols is a multiple of 8. `onto_y`:
+// added to y where the epilogue would overwrite it. cuBLASLt rounds a sum to y's type before it
+// adds it to y, and then the result.
 struct GemmArgs {
-  const Bf16* weight = nullptr;
-  const Bf16* x = nullptr;
+  const uint16_t* weight = nullptr;
+  const uint16_t* x = nullptr;
   void* y = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t y_stride = 0;
   int32_t num_tokens = 0;
   GemmEpilogue epilogue = GemmEpilogue::kStore;
+  bool onto_y = false;
 };
 
 class CublasGemm {
@@ -45,7 +47,9 @@ class CublasGemm {
   // Enqueues on `stream`. Throws CudaError.
   void run(const GemmArgs& args, cudaStream_t stream);
 
-  // For the table's tool: cuBLASLt's best guesses for a shape, and a product by one of them.
+  // For the table's tool: what the table lists for a shape, if cuBLASLt takes it; cuBLASLt's best
+  // guesses; and a product by one of them.
+  std::optional<cublasLtMatmulAlgo_t> listed(const GemmArgs& args);
   std::vector<cublasLtMatmulAlgo_t> candidates(const GemmArgs& args, int32_t count);
   void run_with(const GemmArgs& args, const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream);
 

@@ -16,11 +16,11 @@
 #include <string_view>
 #include <tuple>
 
+#include "kernels/linear/gemm_epilogue.h"
 #include "kernels/linear/stream_gemm.h"
 
 namespace baton {
 
-enum class GemmEpilogue : uint8_t { kStore, kAdd, kFloat };
 const char* gemm_epilogue_name(GemmEpilogue epilogue);
 
 // Products of up to so many tokens are one bucket.

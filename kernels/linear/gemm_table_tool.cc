@@ -41,22 +41,25 @@ std::vector<int32_t> token_counts(int32_t bucket) {
   return bucket == kSmallTokens ? std::vector<int32_t>{1, 16, 64} : std::vector<int32_t>{bucket};
 }
 
-// cuBLASLt's guesses for this bucket and its neighbours, each once; its first choice comes first.
+// For this bucket and its neighbours cuBLASLt's guesses and what the shipped table lists, each
+// once; cuBLASLt's first choice comes first.
 std::vector<cublasLtMatmulAlgo_t> candidates_of(CublasGemm& gemm, const GemmProblem& problem,
                                                 int32_t bucket) {
   std::vector<cublasLtMatmulAlgo_t> all;
+  const auto add = [&](const cublasLtMatmulAlgo_t& found) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
+      return std::memcmp(other.data, found.data, sizeof(found.data)) == 0;
+    });
+    if (!known) all.push_back(found);
+  };
   for (const int32_t num_tokens : {bucket, bucket / 2, bucket * 2, bucket / 4, bucket * 4}) {
-    for (const cublasLtMatmulAlgo_t& found : gemm.candidates({.rows = problem.rows,
-                                             .cols = problem.cols,
-                                             .y_stride = problem.rows,
-                                             .num_tokens = num_tokens,
-                                             .epilogue = problem.epilogue},
-                                                             kCandidates)) {
-      const bool known = std::any_of(all.begin(), all.end(), [&](const auto& other) {
-        return std::memcmp(other.data, found.data, sizeof(found.data)) == 0;
-      });
-      if (!known) all.push_back(found);
-    }
+    const GemmArgs args{.rows = problem.rows,
+                        .cols = problem.cols,
+                        .y_stride = problem.rows,
+                        .num_tokens = num_tokens,
+                        .epilogue = problem.epilogue};
+    for (const cublasLtMatmulAlgo_t& found : gemm.candidates(args, kCandidates)) add(found);
+    if (const auto listed = gemm.listed(args)) add(*listed);
   }
   return all;
 }
@@ -93,7 +96,7 @@ std::string first_line(const CudaDevice& device) {
 }
 
 std::string measure_cublas(const CudaDevice& device, const std::vector<GemmProblem>& problems) {
-  CublasGemm gemm({});
+  CublasGemm gemm(load_gemm_table("", device.name));
   std::string lines = first_line(device);
   for (const GemmProblem& problem : problems) {
     // Logits are wanted of a prompt's last token and of decodes.
@@ -142,8 +145,8 @@ GemmTimer::Product product_of(const SmallChoice& choice, CublasGemm& gemm, int32
   };
 }
 
-// One plan for all buckets, so that a row's bits seldom depend on how many there are; then for each
-// bucket the fastest kernel.
+// Up to kSmallTokens tokens one plan for all buckets, so that a row's bits seldom depend on how
+// many there are; then for each bucket the fastest kernel. More tokens have a plan of their own.
 std::string measure_small(const CudaDevice& device, CublasGemm& gemm, const GemmProblem& problem) {
   const std::vector<SmallChoice> choices = small_choices(device, problem);
   std::vector<GemmTimer::Product> products;
@@ -165,8 +168,9 @@ std::string measure_small(const CudaDevice& device, CublasGemm& gemm, const Gemm
   std::string lines;
   for (size_t b = 0; b < times.size(); ++b) {
     size_t best = plan;
-    for (const size_t other : {0, 1}) {
-      if (times[b][other] < times[b][best]) best = other;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      const bool may = i < 2 || kSmallBuckets[b] > kSmallTokens;
+      if (may && times[b][i] < times[b][best]) best = i;
     }
     lines += gemm_table_line({problem.rows, problem.cols, kSmallBuckets[b], problem.epilogue},
                              choices[best], times[b][best]) +

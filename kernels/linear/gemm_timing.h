@@ -1,6 +1,6 @@
 // Times matrix products for the table's tool and the benchmark: random data, more copies of the
 // weights than the L2 cache holds, candidates in turn, medians. Few tokens are timed as in a layer,
-// where a small op precedes each product, beside which our kernels start; cuBLASLt's cannot.
+// where an RMS norm precedes each product, beside which our kernels start; cuBLASLt's cannot.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 #include "kernels/cuda/graph_timing.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
-#include "kernels/linear/bias_cuda.h"
 #include "kernels/linear/gemm_cublas.h"
 #include "kernels/linear/small_gemm.h"
 #include "kernels/linear/weight_convert.h"
+#include "kernels/rms_norm/rms_norm_cuda.h"
 
 namespace baton {
 
@@ -39,8 +39,7 @@ inline SmallGemmArgs small_args(const GemmArgs& args) {
           .rows = static_cast<int32_t>(args.rows),
           .cols = static_cast<int32_t>(args.cols),
           .num_tokens = args.num_tokens,
-          .is_float = args.epilogue == GemmEpilogue::kFloat,
-          .accumulate = args.epilogue == GemmEpilogue::kAdd};
+          .epilogue = args.epilogue};
 }
 
 class GemmTimer {
@@ -52,18 +51,25 @@ class GemmTimer {
         weights_(copies_ * weight_elems_ * 2),
         x_(tokens_max * problem.cols * 2),
         y_(tokens_max * problem.rows * 4),
-        bias_(kSmallOpCols * 4),
-        small_(tokens_max * kSmallOpCols * 2) {
+        norm_weight_(kNormCols * 4),
+        hidden_(tokens_max * kNormCols * 4),
+        normed_(tokens_max * kNormCols * 2) {
     fill_random_cuda(1, 0.02F, weights_.as<Bf16>(), copies_ * weight_elems_, stream_.get());
     fill_random_cuda(2, 1.0F, x_.as<Bf16>(), tokens_max * problem.cols, stream_.get());
+    // Of 8 significant bits, as the weights of bf16 files and most of what they meet.
+    if (has_half_operands(problem.epilogue)) {
+      bf16_to_half_cuda(weights_.data(), copies_ * weight_elems_, stream_.get());
+      bf16_to_half_cuda(x_.data(), tokens_max * problem.cols, stream_.get());
+    }
     fill_random_cuda(3, 1.0F, y_.as<Bf16>(), tokens_max * problem.rows * 2, stream_.get());
-    fill_random_cuda(4, 1.0F, bias_.as<Bf16>(), kSmallOpCols * 2, stream_.get());
+    fill_random_cuda(4, 1.0F, norm_weight_.as<Bf16>(), kNormCols * 2, stream_.get());
+    fill_random_cuda(5, 1.0F, hidden_.as<Bf16>(), tokens_max * kNormCols * 2, stream_.get());
   }
 
   using Product = std::function<void(const GemmArgs&, cudaStream_t)>;
 
   // Median microseconds of each of `products` on `num_tokens` tokens; infinite where it failed.
-  // `in_layer`: with the small op before it.
+  // `in_layer`: with the RMS norm before it.
   std::vector<double> time_us(const std::vector<Product>& products, int32_t num_tokens,
                               int32_t rounds, bool in_layer = false) {
     std::vector<CudaGraph> graphs;
@@ -81,19 +87,19 @@ class GemmTimer {
     stream_.synchronize();
     const auto count = static_cast<size_t>(num_tokens * problem_.rows);
     std::vector<float> values(count);
-    if (problem_.epilogue == GemmEpilogue::kFloat) {
+    if (has_float_result(problem_.epilogue)) {
       cuda_check(cudaMemcpy(values.data(), y_.data(), count * 4, cudaMemcpyDefault), "result");
       return values;
     }
-    std::vector<Bf16> rounded(count);
+    std::vector<uint16_t> rounded(count);
     cuda_check(cudaMemcpy(rounded.data(), y_.data(), count * 2, cudaMemcpyDefault), "result");
-    for (size_t i = 0; i < count; ++i) values[i] = float_from_bfloat(rounded[i].bits);
+    for (size_t i = 0; i < count; ++i) values[i] = float_from_half(rounded[i]);
     return values;
   }
 
  private:
   static constexpr int64_t kCacheBytes = 200 << 20;
-  static constexpr int64_t kSmallOpCols = 4096;
+  static constexpr int32_t kNormCols = 4096;
 
   // Products that follow each other, as in a decode step; an invalid graph for an algorithm that
   // does not take so few tokens.
@@ -101,8 +107,9 @@ class GemmTimer {
     return record_graph(stream_, [&](cudaStream_t stream) {
       for (int32_t i = 0; i < repeats(num_tokens); ++i) {
         if (in_layer) {
-          put_bias_cuda(bias_.as<float>(), kSmallOpCols, num_tokens, false, small_.as<Bf16>(),
-                        kSmallOpCols, stream);
+          rms_norm_cuda({hidden_.as<float>(), norm_weight_.as<float>(), normed_.as<F16>(),
+                         num_tokens, kNormCols, kNormCols, kNormCols, 1e-5F},
+                        stream);
         }
         product(args_of(next_copy_++ % copies_, num_tokens), stream);
       }
@@ -110,8 +117,8 @@ class GemmTimer {
   }
 
   GemmArgs args_of(int64_t copy, int32_t num_tokens) const {
-    return {.weight = weights_.as<Bf16>() + copy * weight_elems_,
-            .x = x_.as<Bf16>(),
+    return {.weight = weights_.as<uint16_t>() + copy * weight_elems_,
+            .x = x_.as<uint16_t>(),
             .y = y_.data(),
             .rows = problem_.rows,
             .cols = problem_.cols,
@@ -127,7 +134,7 @@ class GemmTimer {
   int64_t next_copy_ = 0;
   CudaStream stream_;
   DeviceBuffer weights_, x_, y_;
-  DeviceBuffer bias_, small_;  // of the small op
+  DeviceBuffer norm_weight_, hidden_, normed_;
 };
 
 }  // namespace baton

@@ -9,17 +9,20 @@ namespace baton {
 namespace {
 
 // The weight, x, y and their shape, as both kinds of products want them.
-template <typename Args, typename Out>
-Args product_args(const LinearArgs<Bf16, Out>& args) {
+template <typename Product, typename T, typename Out>
+Product product_of(const LinearArgs<T, Out>& args, GemmEpilogue epilogue) {
   const auto& weight = static_cast<const CudaLinearWeight&>(*args.weight);
-  Args product;
-  product.weight = weight.data();
-  product.x = args.x;
+  CHECK((weight.input() == MatrixInput::kNormed) == has_half_operands(epilogue))
+      << "linear: the weight was prepared for another input";
+  Product product;
+  product.weight = weight.bits();
+  product.x = reinterpret_cast<const uint16_t*>(args.x);
   product.y = args.y;
   product.y_stride = args.y_stride > 0 ? args.y_stride : weight.rows();
   product.rows = static_cast<decltype(product.rows)>(weight.rows());
   product.cols = static_cast<decltype(product.cols)>(weight.cols());
   product.num_tokens = args.num_tokens;
+  product.epilogue = epilogue;
   return product;
 }
 
@@ -51,14 +54,14 @@ SmallChoice CudaLinear::choose(const GemmKey& product) const {
 }
 
 // False: cuBLASLt computes it.
-bool CudaLinear::run_small(const SmallGemmArgs& args, GemmEpilogue epilogue, cudaStream_t stream) {
+bool CudaLinear::run_small(const SmallGemmArgs& args, cudaStream_t stream) {
   if (args.num_tokens > kStreamTokensMax || !small_gemm_takes(args.rows, args.cols)) return false;
   if (deterministic_) {
     stream_gemm(args, plan_stream_gemm(args.rows, args.cols, num_sms_), stream);
     return true;
   }
   const SmallChoice choice =
-      choose({args.rows, args.cols, small_token_bucket(args.num_tokens), epilogue});
+      choose({args.rows, args.cols, small_token_bucket(args.num_tokens), args.epilogue});
   switch (choice.kernel) {
     case SmallKernel::kCublas:
       return false;
@@ -72,30 +75,31 @@ bool CudaLinear::run_small(const SmallGemmArgs& args, GemmEpilogue epilogue, cud
   return false;
 }
 
-void CudaLinear::linear(const LinearArgs<Bf16>& args, cudaStream_t stream) {
-  auto small = product_args<SmallGemmArgs>(args);
+// A bias goes to y before cuBLASLt's product is added to it.
+template <typename T, typename Out>
+void CudaLinear::multiply(const LinearArgs<T, Out>& args, GemmEpilogue epilogue,
+                          cudaStream_t stream) {
+  auto small = product_of<SmallGemmArgs>(args, epilogue);
   small.bias = args.bias;
-  small.accumulate = args.accumulate;
-  if (run_small(small, args.accumulate ? GemmEpilogue::kAdd : GemmEpilogue::kStore, stream)) return;
-  auto gemm = product_args<GemmArgs>(args);
-  // With a bias the product adds to y, which holds the bias by then: one rounding, of the sum.
-  const bool add = args.accumulate || args.bias != nullptr;
-  gemm.epilogue = add ? GemmEpilogue::kAdd : GemmEpilogue::kStore;
+  if (run_small(small, stream)) return;
+  auto gemm = product_of<GemmArgs>(args, epilogue);
   if (args.bias != nullptr) {
-    put_bias_cuda(args.bias, gemm.rows, gemm.num_tokens, args.accumulate, args.y, gemm.y_stride,
-                  stream);
+    put_bias_cuda(args.bias, gemm.rows, gemm.num_tokens, epilogue, gemm.y, gemm.y_stride, stream);
+    gemm.onto_y = true;
   }
   cublas_.run(gemm, stream);
 }
 
-void CudaLinear::logits(const LinearArgs<Bf16, float>& args, cudaStream_t stream) {
-  CHECK(args.bias == nullptr && !args.accumulate) << "logits: no model has it";
-  auto small = product_args<SmallGemmArgs>(args);
-  small.is_float = true;
-  if (run_small(small, GemmEpilogue::kFloat, stream)) return;
-  auto gemm = product_args<GemmArgs>(args);
-  gemm.epilogue = GemmEpilogue::kFloat;
-  cublas_.run(gemm, stream);
+void CudaLinear::linear(const LinearArgs<F16>& args, cudaStream_t stream) {
+  multiply(args, GemmEpilogue::kStore, stream);
+}
+
+void CudaLinear::add_linear(const LinearArgs<Bf16, float>& args, cudaStream_t stream) {
+  multiply(args, GemmEpilogue::kAdd, stream);
+}
+
+void CudaLinear::logits(const LinearArgs<F16, float>& args, cudaStream_t stream) {
+  multiply(args, GemmEpilogue::kFloat, stream);
 }
 
 }  // namespace baton

@@ -1,7 +1,7 @@
-// Weights and matrix products on a GPU. Weights of every dtype become bf16 on the device when they
-// are prepared (f16 and f32 are rounded, quantised blocks are expanded): the products' operands
-// must be of one type. Few tokens go to our own kernels (skinny_gemm.h, stream_gemm.h) where the
-// table says that they are faster, many to cuBLASLt. Engine thread only.
+// Weights and matrix products on a GPU. The products' operands must be of one type: weights of
+// every dtype become that of what they are multiplied with (MatrixInput) on the device, f16 or
+// bf16. Few tokens go to our own kernels (skinny_gemm.h, stream_gemm.h) where the table says that
+// they are faster, many to cuBLASLt. Engine thread only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/bf16.h"
+#include "kernels/activation_types.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/linear/gemm_cublas.h"
@@ -20,14 +20,18 @@
 
 namespace baton {
 
-// bf16 [rows, cols] on the device; shared where an embedding is the last layer's matrix too.
+// [rows, cols] on the device, f16 for kNormed, else bf16; shared where an embedding is the last
+// layer's matrix too.
 class CudaLinearWeight final : public LinearWeight {
  public:
-  CudaLinearWeight(int64_t rows, int64_t cols, std::shared_ptr<const DeviceBuffer> data)
-      : LinearWeight(rows, cols), data_(std::move(data)) {}
-  const Bf16* data() const { return data_->as<const Bf16>(); }
+  CudaLinearWeight(int64_t rows, int64_t cols, MatrixInput input,
+                   std::shared_ptr<const DeviceBuffer> data)
+      : LinearWeight(rows, cols), input_(input), data_(std::move(data)) {}
+  MatrixInput input() const { return input_; }
+  const uint16_t* bits() const { return data_->as<const uint16_t>(); }
 
  private:
+  const MatrixInput input_;
   const std::shared_ptr<const DeviceBuffer> data_;
 };
 
@@ -43,8 +47,9 @@ class CudaLinear {
   explicit CudaLinear(const CudaDevice& device, const CudaLinearOptions& options = {});
 
   // Contract: linear.h. Only enqueue on `stream`. x and y are 16-byte aligned.
-  void linear(const LinearArgs<Bf16>& args, cudaStream_t stream);
-  void logits(const LinearArgs<Bf16, float>& args, cudaStream_t stream);
+  void linear(const LinearArgs<F16>& args, cudaStream_t stream);
+  void add_linear(const LinearArgs<Bf16, float>& args, cudaStream_t stream);
+  void logits(const LinearArgs<F16, float>& args, cudaStream_t stream);
 
   // What the bits of results depend on beside the GPU.
   std::string numerics() const;
@@ -52,7 +57,9 @@ class CudaLinear {
  private:
   CudaLinear(const CudaDevice& device, const CudaLinearOptions& options, GemmTable table);
   SmallChoice choose(const GemmKey& product) const;
-  bool run_small(const SmallGemmArgs& args, GemmEpilogue epilogue, cudaStream_t stream);
+  template <typename T, typename Out>
+  void multiply(const LinearArgs<T, Out>& args, GemmEpilogue epilogue, cudaStream_t stream);
+  bool run_small(const SmallGemmArgs& args, cudaStream_t stream);
 
   const int32_t num_sms_;
   const bool deterministic_;

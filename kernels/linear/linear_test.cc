@@ -130,13 +130,12 @@ TEST_CASE("bias, accumulation and a wider y") {
       const std::vector<float> bias = random_floats(random, kRows);
       const std::vector<float> plain = multiply(*backend, *weight, x);
       std::vector<float> y(kTokens * kStride, 7.0f);
-      backend->linear({.weight = weight.get(),
-                       .x = x.data(),
-                       .bias = bias.data(),
-                       .y = y.data(),
-                       .y_stride = kStride,
-                       .num_tokens = kTokens,
-                       .accumulate = true});
+      backend->add_linear({.weight = weight.get(),
+                           .x = x.data(),
+                           .bias = bias.data(),
+                           .y = y.data(),
+                           .y_stride = kStride,
+                           .num_tokens = kTokens});
       for (int t = 0; t < kTokens; ++t) {
         for (int64_t r = 0; r < kStride; ++r) {
           const float want = r < kRows ? 7.0f + (plain[t * kRows + r] + bias[r]) : 7.0f;

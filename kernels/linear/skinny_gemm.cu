@@ -22,7 +22,7 @@ namespace {
 template <typename S>
 using Sums = float[S::kMTiles][S::kNTiles][4];
 
-template <typename S>
+template <typename S, typename E>
 __device__ void multiply_stage(const Ring<S>& ring, int stage, Sums<S>& sums) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -36,13 +36,42 @@ __device__ void multiply_stage(const Ring<S>& ring, int stage, Sums<S>& sums) {
       const uint4 b = ring.weight(stage, m * kTileRows + g + 8, 4 * half + t);
 #pragma unroll
       for (int n = 0; n < S::kNTiles; ++n) {
-        mma_16x8x16_bf16(sums[m][n], {a.x, b.x, a.y, b.y}, {x[n].x, x[n].y});
+        mma_16x8x16<E>(sums[m][n], {a.x, b.x, a.y, b.y}, {x[n].x, x[n].y});
       }
 #pragma unroll
       for (int n = 0; n < S::kNTiles; ++n) {
-        mma_16x8x16_bf16(sums[m][n], {a.z, b.z, a.w, b.w}, {x[n].z, x[n].w});
+        mma_16x8x16<E>(sums[m][n], {a.z, b.z, a.w, b.w}, {x[n].z, x[n].w});
       }
     }
+  }
+}
+
+// All stages of a warp's slice; its first ones are on their way.
+template <typename S, typename E>
+__device__ __forceinline__ void multiply(const Ring<S>& ring, int count, int slice_warp,
+                                         Sums<S>& sums) {
+  int stage = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto refill = [&](int place) {
+      if (i + S::kAhead < count) {
+        ring.load_weight(place, i + S::kAhead);
+        ring.load_x(place, i + S::kAhead);
+      }
+      commit_copies();
+    };
+    wait_for_copies<S::kAhead - 1>();
+    if constexpr (S::kRowWarps == 1) {
+      __syncwarp();  // the other lanes' copies have arrived too
+      multiply_stage<S, E>(ring, stage, sums);
+      __syncwarp();
+      refill(stage);
+    } else {
+      // Everybody's copies of this stage have arrived, and everybody is done with the last one.
+      sync_threads_of(1 + slice_warp, S::kRowWarps * 32);
+      refill(stage == 0 ? S::kStages - 1 : stage - 1);
+      multiply_stage<S, E>(ring, stage, sums);
+    }
+    stage = stage + 1 == S::kStages ? 0 : stage + 1;
   }
 }
 
@@ -112,30 +141,11 @@ __global__ void __launch_bounds__(S::kThreads, 1) skinny_gemm_kernel(const Small
   }
 
   Sums<S> sums = {};
-  int stage = 0;
-  for (int i = 0; i < count; ++i) {
-    const auto refill = [&](int place) {
-      if (i + S::kAhead < count) {
-        ring.load_weight(place, i + S::kAhead);
-        ring.load_x(place, i + S::kAhead);
-      }
-      commit_copies();
-    };
-    wait_for_copies<S::kAhead - 1>();
-    if constexpr (S::kRowWarps == 1) {
-      __syncwarp();  // the other lanes' copies have arrived too
-      multiply_stage(ring, stage, sums);
-      __syncwarp();
-      refill(stage);
-    } else {
-      // Everybody's copies of this stage have arrived, and everybody is done with the last one.
-      sync_threads_of(1 + slice_warp, S::kRowWarps * 32);
-      refill(stage == 0 ? S::kStages - 1 : stage - 1);
-      multiply_stage(ring, stage, sums);
-    }
-    stage = stage + 1 == S::kStages ? 0 : stage + 1;
+  if (args.epilogue == GemmEpilogue::kAdd) {
+    multiply<S, Bf16>(ring, count, slice_warp, sums);
+  } else {
+    multiply<S, F16>(ring, count, slice_warp, sums);
   }
-
   __syncwarp();  // all lanes have read their operands
   store_sums<S>(sums, reinterpret_cast<float*>(shared + warp * S::kWeightVecs));
   if constexpr (S::kCluster == 1) {

@@ -100,8 +100,8 @@ class Ring {
   const int64_t cols_;
   uint4* weights_;
   uint4* xs_;
-  const Bf16* weight_;
-  const Bf16* x_;
+  const uint16_t* weight_;
+  const uint16_t* x_;
   int to_;
   int lane_row_, row_warp_;
   int rows_, tokens_;  // that exist

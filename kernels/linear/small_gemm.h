@@ -6,27 +6,25 @@
 
 #include <cstdint>
 
-#include "kernels/bf16.h"
+#include "kernels/linear/gemm_epilogue.h"
 
 namespace baton {
 
-//   weight  bf16 device [rows, cols]
-//   x       bf16 device [num_tokens, cols]
+//   weight  device [rows, cols], the bits of its elements
+//   x       device [num_tokens, cols], likewise
 //   bias    float32 device [rows] or null
-//   y       device [num_tokens, rows], row t at y + t * y_stride: float32 when `is_float`, else
-//           bf16; added to when `accumulate`
-// Alignment: 16 bytes. REQUIRES: small_gemm_takes().
+//   y       device [num_tokens, rows], row t at y + t * y_stride
+// Types: gemm_epilogue.h. Alignment: 16 bytes. REQUIRES: small_gemm_takes().
 struct SmallGemmArgs {
-  const Bf16* weight = nullptr;
-  const Bf16* x = nullptr;
+  const uint16_t* weight = nullptr;
+  const uint16_t* x = nullptr;
   const float* bias = nullptr;
   void* y = nullptr;
   int64_t y_stride = 0;
   int32_t rows = 0;
   int32_t cols = 0;
   int32_t num_tokens = 0;
-  bool is_float = false;
-  bool accumulate = false;
+  GemmEpilogue epilogue = GemmEpilogue::kStore;
 };
 
 // Whether the kernels take the shape, for every number of tokens up to theirs.

@@ -10,17 +10,28 @@ __device__ __forceinline__ float4 operator+(float4 a, float4 b) {
   return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
+// Four elements are added to where they lie: no thread waits for what is there. As nobody else adds
+// to them, the order of additions is that of the kernels. (What is below the normal range becomes
+// 0.)
+__device__ __forceinline__ void add_at(float* y, float4 sum) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
+                   __cvta_generic_to_global(y)),
+               "f"(sum.x), "f"(sum.y), "f"(sum.z), "f"(sum.w)
+               : "memory");
+}
+
 __device__ __forceinline__ void finish_one(const SmallGemmArgs& args, int token, int row,
                                            float sum) {
   if (row >= args.rows) return;
   if (args.bias != nullptr) sum += args.bias[row];
   const int64_t at = token * args.y_stride + row;
-  if (args.is_float) {
-    static_cast<float*>(args.y)[at] = sum;
+  if (args.epilogue == GemmEpilogue::kStore) {
+    const auto bits = static_cast<uint16_t>(half_pair(sum, 0) & 0xffff);
+    static_cast<uint16_t*>(args.y)[at] = bits;
     return;
   }
-  auto* y = static_cast<__nv_bfloat16*>(args.y) + at;
-  *y = __float2bfloat16_rn(args.accumulate ? __bfloat162float(*y) + sum : sum);
+  float* y = static_cast<float*>(args.y) + at;
+  *y = args.epilogue == GemmEpilogue::kAdd ? *y + sum : sum;
 }
 
 // Four rows at once; the same arithmetic. `whole`: rows and y_stride are multiples of 4.
@@ -36,16 +47,17 @@ __device__ __forceinline__ void finish_four(const SmallGemmArgs& args, bool whol
   if (row >= args.rows) return;
   if (args.bias != nullptr) sum = sum + *reinterpret_cast<const float4*>(args.bias + row);
   const int64_t at = token * args.y_stride + row;
-  if (args.is_float) {
-    *reinterpret_cast<float4*>(static_cast<float*>(args.y) + at) = sum;
+  if (args.epilogue == GemmEpilogue::kStore) {
+    *reinterpret_cast<uint2*>(static_cast<uint16_t*>(args.y) + at) =
+        make_uint2(half_pair(sum.x, sum.y), half_pair(sum.z, sum.w));
     return;
   }
-  auto* y = reinterpret_cast<uint2*>(static_cast<Bf16*>(args.y) + at);
-  if (args.accumulate) {
-    const uint2 old = *y;
-    sum = make_float4(bf16_low(old.x), bf16_high(old.x), bf16_low(old.y), bf16_high(old.y)) + sum;
+  float* y = static_cast<float*>(args.y) + at;
+  if (args.epilogue == GemmEpilogue::kAdd) {
+    add_at(y, sum);
+  } else {
+    *reinterpret_cast<float4*>(y) = sum;
   }
-  *y = make_uint2(bf16_pair(sum.x, sum.y), bf16_pair(sum.z, sum.w));
 }
 
 }  // namespace baton

@@ -1,7 +1,7 @@
 // Matrix products of up to 128 tokens, weights streaming through shared memory by Hopper's copy
-// engine into its asynchronous tensor cores, which take the weights as their rows of 64 and the
-// tokens as their columns of 16 to 128. What a row of y holds does not depend on how many tokens
-// there are.
+// engine into its asynchronous tensor cores. Up to 64 tokens are those' columns, 16 to 64 of them,
+// and the weights their rows of 64; more tokens are their rows, and the weights their columns. What
+// a row of y holds does not depend on how many tokens there are, whichever way they are taken.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -20,7 +20,7 @@ __device__ float sum_block(float x) {
 
 // A thread takes every blockDim.x-th vector of 8, kVecs of them at most.
 template <int kVecs>
-__global__ void __launch_bounds__(1024) rms_norm_kernel(const RmsNormArgs<Bf16> args) {
+__global__ void __launch_bounds__(1024) rms_norm_kernel(const RmsNormArgs<float, F16> args) {
   let_next_kernel_start();
   const int num_vecs = args.cols / kVecElems;
   // The weights do not depend on earlier kernels.
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(const RmsNormArgs<Bf16> 
   }
   wait_for_previous_kernels();
 
-  const Bf16* x = args.x + blockIdx.x * args.x_stride;
+  const float* x = args.x + blockIdx.x * args.x_stride;
   Vec8 row[kVecs];
   float squares = 0;
 #pragma unroll
@@ -45,19 +45,20 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(const RmsNormArgs<Bf16> 
   }
   const float scale = rsqrtf(sum_block(squares) / static_cast<float>(args.cols) + args.eps);
 
-  Bf16* y = args.y + blockIdx.x * args.y_stride;
+  F16* y = args.y + blockIdx.x * args.y_stride;
 #pragma unroll
   for (int i = 0; i < kVecs; ++i) {
     const int vec = threadIdx.x + i * blockDim.x;
     if (vec >= num_vecs) break;
 #pragma unroll
     for (int j = 0; j < kVecElems; ++j) row[i].v[j] *= scale * weight[i].v[j];
+    if (args.short_y) row[i] = expand(to_bf16(row[i]));
     store8(y + vec * kVecElems, row[i]);
   }
 }
 
 template <int kVecs>
-void launch_rms_norm(const RmsNormArgs<Bf16>& args, cudaStream_t stream) {
+void launch_rms_norm(const RmsNormArgs<float, F16>& args, cudaStream_t stream) {
   const int32_t vecs_a_thread = (args.cols / kVecElems + kVecs - 1) / kVecs;
   const auto threads = static_cast<unsigned>((vecs_a_thread + 31) / 32 * 32);
   launch("rms_norm", {.grid = dim3(static_cast<unsigned>(args.rows)), .block = dim3(threads)},
@@ -66,7 +67,7 @@ void launch_rms_norm(const RmsNormArgs<Bf16>& args, cudaStream_t stream) {
 
 }  // namespace
 
-void rms_norm_cuda(const RmsNormArgs<Bf16>& args, cudaStream_t stream) {
+void rms_norm_cuda(const RmsNormArgs<float, F16>& args, cudaStream_t stream) {
   CHECK_EQ(args.cols % kVecElems, 0) << "rms_norm";
   CHECK_EQ(args.x_stride % kVecElems, 0) << "rms_norm";
   CHECK_EQ(args.y_stride % kVecElems, 0) << "rms_norm";

@@ -1,15 +1,15 @@
 // RMS norm on a GPU. Contract: rms_norm.h; only enqueues on `stream`. cols and strides are
 // multiples of 8, pointers 16-byte aligned, cols <= 32768. Sums in float32 in an order that depends
-// on cols alone.
+// on cols alone. What exceeds f16 becomes its largest value.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include "kernels/bf16.h"
+#include "kernels/activation_types.h"
 #include "kernels/rms_norm/rms_norm.h"
 
 namespace baton {
 
-void rms_norm_cuda(const RmsNormArgs<Bf16>& args, cudaStream_t stream);
+void rms_norm_cuda(const RmsNormArgs<float, F16>& args, cudaStream_t stream);
 
 }  // namespace baton

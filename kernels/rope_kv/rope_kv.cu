@@ -88,7 +88,8 @@ __device__ void store_kv(const PagedLayer& kv, int32_t slot, int slice, const Pa
 }
 
 // `lanes`: head_dim / 16 rounded up to a power of two, so that a head lies inside a warp.
-__global__ void __launch_bounds__(kThreads) rope_kv_kernel(const RopeKvArgs<Bf16> args, int lanes) {
+__global__ void __launch_bounds__(kThreads)
+    rope_kv_kernel(const RopeKvArgs<Bf16, F16> args, int lanes) {
   let_next_kernel_start();
   const PagedLayer& kv = args.kv;
   const int heads = args.num_heads + 2 * kv.num_kv_heads;
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) rope_kv_kernel(const RopeKvArgs<Bf16
 
   Pair pair{};
   place_half(lane, args.interleaved || is_v ? 0 : args.rotary_dim, pair);
-  Bf16* x = args.qkv + work * kv.head_dim;
+  const F16* x = args.qkv + work * kv.head_dim;
   if (active) {
     pair.a = load8(x + pair.first);
     pair.b = load8(x + pair.second);
@@ -124,8 +125,9 @@ __global__ void __launch_bounds__(kThreads) rope_kv_kernel(const RopeKvArgs<Bf16
     }
   }
   if (is_q) {
-    store8(x + pair.first, pair.a);
-    store8(x + pair.second, pair.b);
+    Bf16* q = args.q + token * args.q_stride + head * kv.head_dim;
+    store8(q + pair.first, pair.a);
+    store8(q + pair.second, pair.b);
   } else if (const int32_t slot = args.slot_mapping[token]; slot >= 0) {
     store_kv(kv, slot, head - args.num_heads, pair);
   }
@@ -133,7 +135,7 @@ __global__ void __launch_bounds__(kThreads) rope_kv_kernel(const RopeKvArgs<Bf16
 
 }  // namespace
 
-void rope_kv_cuda(const RopeKvArgs<Bf16>& args, cudaStream_t stream) {
+void rope_kv_cuda(const RopeKvArgs<Bf16, F16>& args, cudaStream_t stream) {
   const int32_t head_dim = args.kv.head_dim;
   CHECK(args.kv.dtype == Dtype::kBF16 || args.kv.dtype == Dtype::kF16)
       << "KV dtype is " << dtype_info(args.kv.dtype).name << ": ";

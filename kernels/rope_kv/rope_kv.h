@@ -23,8 +23,10 @@ struct PagedLayer {
   Dtype dtype = Dtype::kF32;
 };
 
-//   qkv           T [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]: q heads, k heads,
-//                 v heads; q is normed and rotated in place
+//   qkv           In [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]: q heads, k heads,
+//                 v heads; may be computed in, what it holds afterwards is undefined
+//   q             T [num_tokens, num_heads * head_dim], row t at q + t * q_stride: normed and
+//                 rotated; of qkv's type it may be qkv
 //   positions     int32 [num_tokens], absolute
 //   slot_mapping  int32 [num_tokens]: page_id * page_tokens + offset, where k and v of the token
 //   go;
@@ -34,9 +36,11 @@ struct PagedLayer {
 //   q_norm, k_norm  float32 [head_dim] or null (Qwen 3)
 // Rotation is "half" style (element i with i + rotary_dim/2) or interleaved (2i with 2i + 1: Llama
 // weights in GGUF files).
-template <typename T>
+template <typename T, typename In = T>
 struct RopeKvArgs {
-  T* qkv = nullptr;
+  In* qkv = nullptr;
+  T* q = nullptr;
+  int64_t q_stride = 0;
   const int32_t* positions = nullptr;
   const int32_t* slot_mapping = nullptr;
   const float* cos_sin = nullptr;

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/vec8.cuh"
 #include "kernels/rope_kv/rope_kv_any_cuda.h"
 
 namespace baton {
@@ -13,7 +14,8 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kHeadDimMax = 256;
 
-__device__ float rotated(const RopeKvArgs<Bf16>& args, const float* x, int i, int32_t position) {
+__device__ float rotated(const RopeKvArgs<Bf16, F16>& args, const float* x, int i,
+                         int32_t position) {
   const int half = args.rotary_dim / 2;
   if (i >= args.rotary_dim) return x[i];
   const int pair = args.interleaved ? i / 2 : i % half;
@@ -24,7 +26,8 @@ __device__ float rotated(const RopeKvArgs<Bf16>& args, const float* x, int i, in
   return first ? x[i] * cos - x[other] * sin : x[i] * cos + x[other] * sin;
 }
 
-__global__ void __launch_bounds__(kWarps * 32) rope_kv_any_kernel(const RopeKvArgs<Bf16> args) {
+__global__ void __launch_bounds__(kWarps * 32)
+    rope_kv_any_kernel(const RopeKvArgs<Bf16, F16> args) {
   __shared__ float heads_of_block[kWarps][kHeadDimMax];
   let_next_kernel_start();
   wait_for_previous_kernels();
@@ -38,11 +41,11 @@ __global__ void __launch_bounds__(kWarps * 32) rope_kv_any_kernel(const RopeKvAr
   const bool is_q = head < args.num_heads;
   const bool is_v = head >= args.num_heads + kv.num_kv_heads;
 
-  auto* row = reinterpret_cast<__nv_bfloat16*>(args.qkv) + work * kv.head_dim;
+  const F16* row = args.qkv + work * kv.head_dim;
   float* x = heads_of_block[warp];
   float squares = 0;
   for (int i = lane; i < kv.head_dim; i += 32) {
-    x[i] = __bfloat162float(row[i]);
+    x[i] = half_values(row[i].bits).x;
     squares += x[i] * x[i];
   }
   for (int offset = 16; offset > 0; offset /= 2) squares += __shfl_xor_sync(~0u, squares, offset);
@@ -53,6 +56,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_kv_any_kernel(const RopeKvAr
   }
   __syncwarp();
 
+  auto* q = reinterpret_cast<__nv_bfloat16*>(args.q) + token * args.q_stride + head * kv.head_dim;
   const int32_t slot = args.slot_mapping[token];
   if (!is_q && slot < 0) return;
   std::byte* page = kv.base + (is_q ? 0 : slot / kv.page_tokens) * kv.page_bytes + kv.layer_offset;
@@ -61,7 +65,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_kv_any_kernel(const RopeKvAr
   for (int i = lane; i < kv.head_dim; i += 32) {
     const float value = is_v ? x[i] : rotated(args, x, i, args.positions[token]);
     if (is_q) {
-      row[i] = __float2bfloat16(value);
+      q[i] = __float2bfloat16(value);
     } else if (kv.dtype == Dtype::kF16) {
       reinterpret_cast<__half*>(page)[first + i] = __float2half(value);
     } else {
@@ -72,7 +76,7 @@ __global__ void __launch_bounds__(kWarps * 32) rope_kv_any_kernel(const RopeKvAr
 
 }  // namespace
 
-void rope_kv_any_cuda(const RopeKvArgs<Bf16>& args, cudaStream_t stream) {
+void rope_kv_any_cuda(const RopeKvArgs<Bf16, F16>& args, cudaStream_t stream) {
   CHECK_LE(args.kv.head_dim, kHeadDimMax) << "rope_kv";
   CHECK_EQ(args.rotary_dim % 2, 0) << "rope_kv";
   const int64_t heads = int64_t{args.num_tokens} * (args.num_heads + 2 * args.kv.num_kv_heads);

@@ -4,12 +4,12 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/bf16.h"
+#include "kernels/activation_types.h"
 #include "kernels/rope_kv/rope_kv.h"
 
 namespace baton {
 
 // Enqueues only. REQUIRES: head_dim <= 256, an even rotary_dim.
-void rope_kv_any_cuda(const RopeKvArgs<Bf16>& args, cudaStream_t stream);
+void rope_kv_any_cuda(const RopeKvArgs<Bf16, F16>& args, cudaStream_t stream);
 
 }  // namespace baton

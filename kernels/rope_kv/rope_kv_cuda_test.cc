@@ -18,7 +18,7 @@ struct Case {
 struct Inputs {
   Inputs(std::mt19937& random, const Case& c) {
     const int64_t heads = c.num_heads + 2 * c.num_kv_heads;
-    qkv = rounded_to_bf16(random_floats(random, c.num_tokens * heads * c.head_dim));
+    qkv = rounded_to_half(random_floats(random, c.num_tokens * heads * c.head_dim));
     norm = random_floats(random, c.head_dim);
     cos_sin = random_floats(random, 64 * c.rotary_dim);
     for (int32_t t = 0; t < c.num_tokens; ++t) {
@@ -30,11 +30,19 @@ struct Inputs {
   std::vector<int32_t> positions, slots;
 };
 
-template <typename T>
-RopeKvArgs<T> make_args(const Case& c, T* qkv, const int32_t* positions, const int32_t* slots,
-                        const float* cos_sin, const float* norm, std::byte* pages) {
+// Rows of q with something between them.
+int64_t q_stride(const Case& c) {
+  return int64_t{c.num_heads} * c.head_dim + 8;
+}
+
+template <typename T, typename In>
+RopeKvArgs<T, In> make_args(const Case& c, In* qkv, T* q, const int32_t* positions,
+                            const int32_t* slots, const float* cos_sin, const float* norm,
+                            std::byte* pages) {
   const int64_t layer_bytes = int64_t{2} * c.num_kv_heads * c.page_tokens * c.head_dim * 2;
   return {.qkv = qkv,
+          .q = q,
+          .q_stride = q_stride(c),
           .positions = positions,
           .slot_mapping = slots,
           .cos_sin = cos_sin,
@@ -70,12 +78,12 @@ void drop_unwritten(std::vector<float>& a, std::vector<float>& b) {
   }
 }
 
-std::vector<float> q_rows(const std::vector<float>& qkv, const Case& c) {
+std::vector<float> q_rows(const std::vector<float>& q, const Case& c) {
   std::vector<float> rows;
-  const int64_t row = int64_t{c.num_heads + 2 * c.num_kv_heads} * c.head_dim;
   for (int32_t t = 0; t < c.num_tokens; ++t) {
-    const auto begin = qkv.begin() + t * row;
+    const auto begin = q.begin() + t * q_stride(c);
     rows.insert(rows.end(), begin, begin + int64_t{c.num_heads} * c.head_dim);
+    for (int i = -8; i < 0; ++i) CHECK(std::isnan(begin[q_stride(c) + i]));
   }
   return rows;
 }
@@ -90,9 +98,10 @@ void check(BackendOf<float>& cpu, std::mt19937& random, const Case& c) {
   const int32_t pages = (c.num_tokens + c.page_tokens - 1) / c.page_tokens;
   std::vector<uint16_t> expected_pages(
       size_t(pages) * 3 * 2 * c.num_kv_heads * c.page_tokens * c.head_dim, 0xffff);
-  std::vector<float> expected = in.qkv;
-  cpu.rope_kv(make_args(c, expected.data(), in.positions.data(), in.slots.data(), in.cos_sin.data(),
-                        in.norm.data(), reinterpret_cast<std::byte*>(expected_pages.data())));
+  std::vector<float> computed_in = in.qkv, expected(c.num_tokens * q_stride(c), NAN);
+  cpu.rope_kv(make_args(c, computed_in.data(), expected.data(), in.positions.data(),
+                        in.slots.data(), in.cos_sin.data(), in.norm.data(),
+                        reinterpret_cast<std::byte*>(expected_pages.data())));
 
   // Rows that only fill up a batch: their keys and values go nowhere.
   Case padded = c;
@@ -102,15 +111,17 @@ void check(BackendOf<float>& cpu, std::mt19937& random, const Case& c) {
   qkv.resize(qkv.size() + 3 * row, 1.0F);
   in.positions.resize(padded.num_tokens, 0);
   in.slots.resize(padded.num_tokens, -1);
-  const DeviceArray<Bf16> qkv_device(to_bf16(qkv));
+  const DeviceArray<F16> qkv_device(to_half(qkv));
+  const DeviceArray<Bf16> q(static_cast<size_t>(padded.num_tokens * q_stride(c)));
   const DeviceArray<int32_t> positions(in.positions), slots(in.slots);
   const DeviceArray<float> cos_sin(in.cos_sin), norm(in.norm);
   const DeviceArray<uint16_t> pages_device(expected_pages.size());
-  rope_kv_cuda(make_args(padded, qkv_device.data(), positions.data(), slots.data(), cos_sin.data(),
-                         norm.data(), reinterpret_cast<std::byte*>(pages_device.data())),
-               nullptr);
+  rope_kv_cuda(
+      make_args(padded, qkv_device.data(), q.data(), positions.data(), slots.data(), cos_sin.data(),
+                norm.data(), reinterpret_cast<std::byte*>(pages_device.data())),
+      nullptr);
 
-  CHECK(relative_error(q_rows(to_floats(qkv_device.host()), c), q_rows(expected, c)) < 4e-3);
+  CHECK(relative_error(q_rows(to_floats(q.host()), c), q_rows(expected, c)) < 4e-3);
   std::vector<float> got = page_floats(pages_device.host(), c.dtype);
   std::vector<float> want = page_floats(expected_pages, c.dtype);
   drop_unwritten(got, want);
@@ -119,7 +130,7 @@ void check(BackendOf<float>& cpu, std::mt19937& random, const Case& c) {
 
 }  // namespace
 
-TEST_CASE("CUDA: rope_kv equals the CPU's, q in place, k and v in their pages") {
+TEST_CASE("CUDA: rope_kv equals the CPU's, q in its buffer, k and v in their pages") {
   if (no_gpu()) return;
   std::mt19937 random(17);
   const auto cpu = make_cpu_backend(1);

@@ -94,6 +94,10 @@ void rope_kv(const RopeKvArgs<float>& args, int32_t token_begin, int32_t token_e
       if (weight != nullptr) norm_head(head, weight, kv.head_dim, args.norm_eps);
       rotate(args, head, args.positions[token]);
     }
+    if (args.q != args.qkv) {
+      __builtin_memcpy(args.q + token * args.q_stride, row,
+                       sizeof(float) * args.num_heads * kv.head_dim);
+    }
     const float* keys_values = row + static_cast<int64_t>(args.num_heads) * kv.head_dim;
     for (int32_t h = 0; h < 2 * kv.num_kv_heads; ++h) {
       write_head(kv, args.slot_mapping[token], h,

@@ -78,6 +78,8 @@ float stored(const PagedLayer& kv, int32_t slot, int32_t head, int32_t d) {
 void check(BackendOf<float>& backend, std::mt19937& random, const Case& c) {
   const Inputs in(random, c);
   std::vector<float> qkv = in.qkv;
+  const int64_t q_row = kHeads * c.head_dim + 8;
+  std::vector<float> q(static_cast<size_t>(kTokens * q_row));
   PagedLayer kv = {.page_bytes = 8 * kKvHeads * kPageTokens * c.head_dim + 64,
                    .layer_offset = 16,
                    .page_tokens = kPageTokens,
@@ -88,6 +90,8 @@ void check(BackendOf<float>& backend, std::mt19937& random, const Case& c) {
   kv.base = pages.data();
   const float* norm = c.normed ? in.norm.data() : nullptr;
   backend.rope_kv({.qkv = qkv.data(),
+                   .q = q.data(),
+                   .q_stride = q_row,
                    .positions = in.positions.data(),
                    .slot_mapping = in.slots.data(),
                    .cos_sin = in.cos_sin.data(),
@@ -104,8 +108,8 @@ void check(BackendOf<float>& backend, std::mt19937& random, const Case& c) {
     for (int32_t h = 0; h < kHeads + 2 * kKvHeads; ++h) {
       const std::vector<double> want = expected_head(in, c, t, h);
       for (int32_t d = 0; d < c.head_dim; ++d) {
-        const float got = h < kHeads ? qkv[(t * (kHeads + 2 * kKvHeads) + h) * c.head_dim + d]
-                                     : stored(kv, in.slots[t], h - kHeads, d);
+        const float got =
+            h < kHeads ? q[t * q_row + h * c.head_dim + d] : stored(kv, in.slots[t], h - kHeads, d);
         const double allowed = (h < kHeads ? 2e-6 : unit) * (std::fabs(want[d]) + 1);
         CHECK_LE(std::fabs(got - want[d]), allowed);
       }

@@ -59,6 +59,10 @@ struct LandingRig {
       commit.first_tokens.push_back({.id = kAttempt, .choice = choice, .position = 40});
     return commit;
   }
+  void stores_ended(const std::string& transport) {
+    side.on_mover(
+        {.kind = MoverEvent::Kind::kStoresEnded, .link = kPeerLink, .transport = transport});
+  }
   void verified(bool intact) {
     side.on_mover({.kind = MoverEvent::Kind::kVerified, .slot_gen = kSlotGen, .intact = intact});
   }
@@ -141,6 +145,22 @@ const std::vector<std::pair<std::string, Event>> kEvents = {
     {"P dead",
      [](LandingRig& r) {
        r.side.on_mover({.kind = MoverEvent::Kind::kPeerDead, .link = kPeerLink});
+     }},
+    {"P's stores have ended",
+     [](LandingRig& r) {
+       r.side.on_attached(kPeerLink, {.transport = "nccl", .reply = true});
+       r.stores_ended("nccl");
+     }},
+    {"P lost, then its stores have ended",
+     [](LandingRig& r) {
+       r.side.on_attached(kPeerLink, {.transport = "nccl", .reply = true});
+       r.side.on_link_down(kPeerLink);
+       r.stores_ended("nccl");
+     }},
+    {"P lost, then its stores by another transport have ended",
+     [](LandingRig& r) {
+       r.side.on_link_down(kPeerLink);
+       r.stores_ended("nccl");
      }},
     {"pages intact", [](LandingRig& r) { r.verified(true); }},
     {"pages differ", [](LandingRig& r) { r.verified(false); }},

@@ -48,6 +48,7 @@ struct PushRig {
     if (!running) running = w.scheduler.next_step();
     if (!running) return;
     for (const PromptStarted& started : running->started) side.on_started(started);
+    for (const SeqId seq : running->pushed_whole) side.on_last_step(seq, running->input.step);
   }
   void compute() {
     while (running) {
@@ -125,7 +126,18 @@ const std::vector<std::pair<std::string, std::function<void(PushRig&)>>> kEvents
      [](PushRig& r) {
        if (r.running) r.compute();
      }},
+    {"prompt computed, its last copy has ended",
+     [](PushRig& r) {
+       if (!r.running) return;
+       r.moved(MoverEvent::Kind::kDone);
+       r.compute();
+     }},
     {"last copy ended", [](PushRig& r) { r.moved(MoverEvent::Kind::kDone); }},
+    {"last copy ended, then CANCEL",
+     [](PushRig& r) {
+       r.moved(MoverEvent::Kind::kDone);
+       r.side.on_cancel(kAttempt);
+     }},
     {"a copy failed", [](PushRig& r) { r.moved(MoverEvent::Kind::kFailed); }},
     {"copies stopped", [](PushRig& r) { r.moved(MoverEvent::Kind::kAborted); }},
     {"timers",
