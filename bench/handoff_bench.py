@@ -6,8 +6,8 @@
 
 Exposed: from the end of the prompt's last kernel until the decode worker has taken the pages (COMMIT); "acked": until the prefill worker knows.
 Both read the clock of one host. Idle, and while the decode worker is at --decode-batch choices. Prefill: the steps of a prompt that is pushed
-beside one that is not (max_tokens 1). TTFT: at the client, less the prompt's own steps. Decode steps: while prompts of 8192 tokens land (and end
-with their first token) and while none does.
+beside one that is not (max_tokens 1); control: those that came after a pushed one beside those that came before. TTFT: at the client, less the
+prompt's own steps. Decode steps: while prompts of 8192 tokens land (and end with their first token) and while none does.
 """
 
 import argparse
@@ -139,8 +139,9 @@ def print_exposed(load, lengths, repeats, what, limit_s):
         line += "  (" + ", ".join(f"{key} {value:.0f}" for key, value in parts.items()) + ")"
         line += f"  TTFT less prefill us {spread([ttft - steps for ttft, steps, _ in pushed])}"
         if alone:
-            ours, other = (statistics.median(steps for _, steps, _ in some) for some in (pushed, alone))
-            line += f"  prefill us {ours:.0f} pushed, {other:.0f} not ({100 * (ours / other - 1):+.2f} %)"
+            medians = [statistics.median(steps for _, steps, _ in some) for some in (pushed, alone, alone[::2], alone[1::2] or alone)]
+            line += f"  prefill us {medians[0]:.0f} pushed, {medians[1]:.0f} not ({100 * (medians[0] / medians[1] - 1):+.2f} %, "
+            line += f"control {100 * (medians[2] / medians[3] - 1):+.2f} %)"
         print(line, flush=True)
 
 

@@ -32,6 +32,7 @@ std::string number_text(double number) {
 
 std::string shown(const Json& value) {
   if (value.is_array()) return "a list of " + std::to_string(value.size());
+  if (const auto ids = packed_ids(value)) return "a list of " + std::to_string(ids->size());
   if (value.is_object()) return "an object";
   std::string text = dump_json(value);
   if (text.size() > kShownBytes) return "a string of " + std::to_string(text.size()) + " bytes";

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "router/json_fields.h"
+
 #include "tests/doctest.h"
 
 namespace baton {
@@ -48,6 +50,7 @@ TEST_CASE("a long list of token ids is packed as the prompt, and nowhere else") 
   const auto packed = packed_ids((*one)["prompt"]);
   REQUIRE(packed);
   CHECK(Json(std::vector<uint64_t>(packed->begin(), packed->end())) == ids);
+  CHECK(shown((*one)["prompt"]) == "a list of 300");
 
   const Result<Json> several = parsed({ids, few, "text", ids});
   REQUIRE(several.ok());
