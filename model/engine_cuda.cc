@@ -107,7 +107,8 @@ void CudaEngine::begin(Step& step) {
   step.computes = batch_.num_tokens() > 0;
   step.pushes = parts_.sink != nullptr && !input.pushes.empty() && step.computes;
   layer_events_.step = step.pushes ? &step : nullptr;
-  step.watched.urgent = step.pushes && parts_.linger_us > 0;
+  // A chunk that samples nothing ends no prompt: no COMMIT waits for it.
+  step.watched.urgent = step.pushes && !step.rows.empty() && parts_.linger_us > 0;
   forward_.record_before_logits(step.watched.urgent ? &step.watched.before_logits : nullptr);
   step.watched.told_layers = false;
   if (batch_.num_tokens() == 0) {
