@@ -79,38 +79,42 @@ class Load:
     def request(self, length, **fields):
         return json.dumps({"prompt": self.prompt(length), "temperature": 0, "ignore_eos": True, **fields})
 
-    def ttft_us(self, body):
+    def first_token(self, body):
+        """When the request went out and when its first token was here, microseconds of the clock the workers' logs have."""
         connection = http.client.HTTPConnection("127.0.0.1", self.cluster.ports[0], timeout=60)
         connection.connect()
-        begin = time.perf_counter()
+        begin = time.monotonic()
         connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
         reply = connection.getresponse()
         reply.readline()
-        ttft_us = (time.perf_counter() - begin) * 1e6
+        end = time.monotonic()
         reply.read()
         if reply.status != 200:
             raise RuntimeError(f"HTTP {reply.status}")
         connection.close()
-        return ttft_us
+        return begin * 1e6, end * 1e6
 
     def one(self, length, pushed):
         """(TTFT, the prompt's own steps, parts of the handoff or None), microseconds."""
         time.sleep(self.options.pause_s)  # each begins on a GPU that has been idle for as long: its clock falls with what came before
         self.prefill.read()
-        ttft = self.ttft_us(self.request(length, max_tokens=2 if pushed else 1, stream=True))
-        steps, landed, until = 0, None, time.monotonic() + 2
-        while time.monotonic() < until and (steps == 0 or (pushed and landed is None)):
+        begin_us, end_us = self.first_token(self.request(length, max_tokens=2 if pushed else 1, stream=True))
+        steps, landed, until = [], None, time.monotonic() + 2
+        while time.monotonic() < until and (not steps or (pushed and landed is None)):
             for event, _, fields in self.prefill.read():
-                if event == "step":
-                    steps += int(fields["compute_us"]) if int(fields["prefill_tokens"]) > 0 else 0
+                if event == "step" and int(fields["prefill_tokens"]) > 0:
+                    end = int(fields["computed_at_us"])
+                    steps.append((end - int(fields["compute_us"]), end))
                 elif event == "handoff_landed":
                     landed = fields
             time.sleep(0.001)
         if pushed and landed is None:
             raise RuntimeError("no handoff_landed in the log of the prefill worker")
-        return ttft, steps, self.parts(landed) if pushed else None
+        computed_us = sum(end - begin for begin, end in steps)
+        return end_us - begin_us, computed_us, self.parts(landed, begin_us, steps, end_us) if pushed else None
 
-    def parts(self, landed):
+    def parts(self, landed, begin_us, steps, end_us):
+        """Where the TTFT goes beside the steps: before the first, between them, until COMMIT, and from there to the client."""
         request = landed["request"]
         parts = {key: int(value) for key, value in landed.items() if key != "request"}
         while request not in self.committed:
@@ -118,9 +122,12 @@ class Load:
                 if event == "handoff_committed":
                     self.committed[fields["request"]] = int(fields["at_us"])
             time.sleep(0.001)
-        until_d = self.committed.pop(request) - parts["computed_at_us"]
+        committed_us = self.committed.pop(request)
+        until_d = committed_us - parts["computed_at_us"]
         return {"exposed": until_d, "acked": parts["exposed_us"], "step_end": parts["step_end_us"], "copies": parts["copies_us"],
-                "commit": until_d - parts["step_end_us"] - parts["copies_us"]}
+                "commit": until_d - parts["step_end_us"] - parts["copies_us"], "before": steps[0][0] - begin_us,
+                "between": sum(next_begin - end for (_, end), (next_begin, _) in zip(steps, steps[1:])),
+                "after": end_us - committed_us}
 
 
 def print_exposed(load, lengths, repeats, what, limit_s):
@@ -134,10 +141,11 @@ def print_exposed(load, lengths, repeats, what, limit_s):
                 (pushed if push else alone).append(load.one(length, push))
             if i >= 3 and time.monotonic() > end:
                 break
-        parts = {key: statistics.median(landed[key] for _, _, landed in pushed) for key in ("step_end", "copies", "commit", "acked")}
+        parts = {key: statistics.median(landed[key] for _, _, landed in pushed) for key in pushed[0][2]}
         line = f"{what:>8} {length:6d} tokens, {len(pushed):3d}x: exposed us {spread([landed['exposed'] for *_, landed in pushed])}"
-        line += "  (" + ", ".join(f"{key} {value:.0f}" for key, value in parts.items()) + ")"
+        line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in ("step_end", "copies", "commit", "acked")) + ")"
         line += f"  TTFT less prefill us {spread([ttft - steps for ttft, steps, _ in pushed])}"
+        line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in ("before", "between", "exposed", "after")) + ")"
         if alone:
             medians = [statistics.median(steps for _, steps, _ in some) for some in (pushed, alone, alone[::2], alone[1::2] or alone)]
             line += f"  prefill us {medians[0]:.0f} pushed, {medians[1]:.0f} not ({100 * (medians[0] / medians[1] - 1):+.2f} %, "
@@ -191,7 +199,7 @@ def print_disturbance(load, count, length, window_s, windows):
         landed = 0
         while not stop.is_set():
             token = load.random.randrange(3, load.vocab)
-            load.ttft_us(load.request(length, max_tokens=4, stream=True, allowed_token_ids=[token], stop_token_ids=[token]))
+            load.first_token(load.request(length, max_tokens=4, stream=True, allowed_token_ids=[token], stop_token_ids=[token]))
             landed += 1
         return landed
 

@@ -312,7 +312,8 @@ void WorkerCore::measure(const StepOutput& output) {
   log_debug("step", {{"prefill_tokens", size.prefill_tokens},
                      {"decodes", size.decodes},
                      {"context_tokens", size.context_tokens},
-                     {"compute_us", output.compute_us}});
+                     {"compute_us", output.compute_us},
+                     {"computed_at_us", output.computed_at_us}});
   const auto us = static_cast<double>(output.compute_us);
   if (size.prefill_tokens >= 16)
     average_in(counters_.prefill_tokens_per_s, 1e6 * static_cast<double>(size.prefill_tokens) / us);
