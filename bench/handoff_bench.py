@@ -27,6 +27,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
 from cluster import GOLDEN, ROOT, Cluster  # noqa: E402
 
+# Parts of the time from the last kernel to COMMIT, and of the TTFT beside the prompt's own steps: before the first of them (to the
+# prefill worker, until D has granted, until its step is made up, until the GPU begins it), between them, from COMMIT to the client.
+EXPOSED_PARTS = ("step_end", "copies", "commit", "acked")
+BESIDE_STEPS = ("to_prefill", "grant", "scheduled", "on_gpu", "between", "after")
 FIELD = re.compile(r"(\w+)=(\S+)")
 EVENTS = ("step", "handoff_landed", "handoff_committed", "handoff_attached")
 
@@ -114,7 +118,7 @@ class Load:
         return end_us - begin_us, computed_us, self.parts(landed, begin_us, steps, end_us) if pushed else None
 
     def parts(self, landed, begin_us, steps, end_us):
-        """Where the TTFT goes beside the steps: before the first, between them, until COMMIT, and from there to the client."""
+        """EXPOSED_PARTS and BESIDE_STEPS, microseconds."""
         request = landed["request"]
         parts = {key: int(value) for key, value in landed.items() if key != "request"}
         while request not in self.committed:
@@ -123,11 +127,12 @@ class Load:
                     self.committed[fields["request"]] = int(fields["at_us"])
             time.sleep(0.001)
         committed_us = self.committed.pop(request)
-        until_d = committed_us - parts["computed_at_us"]
-        return {"exposed": until_d, "acked": parts["exposed_us"], "step_end": parts["step_end_us"], "copies": parts["copies_us"],
-                "commit": until_d - parts["step_end_us"] - parts["copies_us"], "before": steps[0][0] - begin_us,
-                "between": sum(next_begin - end for (_, end), (next_begin, _) in zip(steps, steps[1:])),
-                "after": end_us - committed_us}
+        at = {key.removesuffix("_at_us"): value for key, value in parts.items() if key.endswith("_at_us")}
+        return {"exposed": committed_us - at["computed"], "acked": parts["exposed_us"], "step_end": at["told"] - at["computed"],
+                "copies": at["committed"] - at["told"], "commit": committed_us - at["committed"],
+                "to_prefill": at["arrived"] - begin_us, "grant": at["granted"] - at["arrived"], "scheduled": at["started"] - at["granted"],
+                "on_gpu": steps[0][0] - at["started"],
+                "between": sum(next_begin - end for (_, end), (next_begin, _) in zip(steps, steps[1:])), "after": end_us - committed_us}
 
 
 def print_exposed(load, lengths, repeats, what, limit_s):
@@ -143,9 +148,9 @@ def print_exposed(load, lengths, repeats, what, limit_s):
                 break
         parts = {key: statistics.median(landed[key] for _, _, landed in pushed) for key in pushed[0][2]}
         line = f"{what:>8} {length:6d} tokens, {len(pushed):3d}x: exposed us {spread([landed['exposed'] for *_, landed in pushed])}"
-        line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in ("step_end", "copies", "commit", "acked")) + ")"
+        line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in EXPOSED_PARTS) + ")"
         line += f"  TTFT less prefill us {spread([ttft - steps for ttft, steps, _ in pushed])}"
-        line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in ("before", "between", "exposed", "after")) + ")"
+        line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in BESIDE_STEPS) + ")"
         if alone:
             medians = [statistics.median(steps for _, steps, _ in some) for some in (pushed, alone, alone[::2], alone[1::2] or alone)]
             line += f"  prefill us {medians[0]:.0f} pushed, {medians[1]:.0f} not ({100 * (medians[0] / medians[1] - 1):+.2f} %, "

@@ -42,9 +42,9 @@ constexpr int32_t kGemmsForClocks = 1200;  // some seconds
 constexpr int64_t kPageBytes = 8 << 20;
 constexpr int64_t kLayerSlice = 256 << 10;
 constexpr int32_t kLayerSlices = 128;  // of 8192 tokens
-
-// kEvents: as kByLayer, without the copies.
-enum class Pushing : uint8_t { kNever, kEvents, kByLayer, kAlways };
+constexpr int32_t kWithoutEnd = -1;
+// NVLink sleeps after 50 ms without traffic (nvidia-smi nvlink -gLowPwrInfo).
+constexpr std::chrono::milliseconds kLinksAsleep{100};
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
@@ -134,38 +134,42 @@ class Bench {
     }
   }
 
-  // Pushes of 256 KiB beside GEMMs: without end, and as a prefill pushes (a layer's pages behind
-  // each GEMM, as many as 8192 tokens fill). Each run is held against one alone right before it:
-  // clocks fall under load, and the first runs on a cool GPU are the fastest.
+  // Pushes beside GEMMs: so many slices of 256 KiB behind each, as a prefill pushes a layer's
+  // pages. Each run, and one alone right before it, begins on a GPU that has rested as long and
+  // whose links sleep: clocks fall under load, and links that are awake take power from a GPU at
+  // its limit.
   void print_gemms() {
-    gemm_ms(Pushing::kNever, kGemmsForClocks / 2, nullptr);
+    gemm_ms(0, kGemmsForClocks / 2, nullptr);
     struct Way {
       const char* name;
-      Pushing pushing;
+      int32_t slices;
       double gbps = 0;
       std::vector<double> shares, alone_ms;
-    } ways[] = {{"nothing (control)", Pushing::kNever},
-                {"an event a GEMM, no copy", Pushing::kEvents},
-                {"32 MiB a GEMM", Pushing::kByLayer},
-                {"without end", Pushing::kAlways}};
+    } ways[] = {{"nothing (control)", 0},
+                {"1 MiB a GEMM (links awake)", 4},
+                {"32 MiB a GEMM", kLayerSlices},
+                {"without end", kWithoutEnd}};
     for (int32_t round = 0; round < kGemmRounds; ++round) {
       for (Way& way : ways) {
-        way.alone_ms.push_back(gemm_ms(Pushing::kNever, kGemms, nullptr));
-        way.shares.push_back(gemm_ms(way.pushing, kGemms, &way.gbps) / way.alone_ms.back());
+        std::this_thread::sleep_for(kLinksAsleep);
+        way.alone_ms.push_back(gemm_ms(0, kGemms, nullptr));
+        std::this_thread::sleep_for(kLinksAsleep);
+        way.shares.push_back(gemm_ms(way.slices, kGemms, &way.gbps) / way.alone_ms.back());
       }
     }
     for (const Way& way : ways) {
       std::printf("%d GEMMs of %.2f ms beside %-26s %+.2f %%, %.0f GB/s\n", kGemms,
-                  median(way.alone_ms), way.name, 100 * (median(way.shares) - 1), way.gbps);
+                  median(way.alone_ms) / kGemms, way.name, 100 * (median(way.shares) - 1),
+                  way.gbps);
     }
-    for (const Pushing pushing : {Pushing::kNever, Pushing::kAlways}) {
+    for (const int32_t slices : {0, kWithoutEnd}) {
       std::future<std::string> clocks = std::async(std::launch::async, [] {
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
         return clocks_now();
       });
-      const double ms = gemm_ms(pushing, kGemmsForClocks, nullptr);
+      const double ms = gemm_ms(slices, kGemmsForClocks, nullptr);
       std::printf("%d GEMMs %s: %.3f ms each; SM clock, power, limits: %s\n", kGemmsForClocks,
-                  pushing == Pushing::kNever ? "alone" : "beside pushes", ms / kGemmsForClocks,
+                  slices == 0 ? "alone" : "beside pushes", ms / kGemmsForClocks,
                   clocks.get().c_str());
     }
     std::fflush(stdout);
@@ -288,7 +292,8 @@ class Bench {
     return gbps_of(slice_bytes * count, gated_us(slice_bytes, count, gemm_count));
   }
 
-  double gemm_ms(Pushing pushing, int32_t gemm_count, double* pushed_gbps) {
+  double gemm_ms(int32_t slices_a_gemm, int32_t gemm_count, double* pushed_gbps) {
+    const bool without_end = slices_a_gemm == kWithoutEnd;
     gate_.close();
     gate_.hold(compute_.stream.get());
     gate_.hold(copy_.stream.get());
@@ -297,16 +302,15 @@ class Bench {
     int64_t slices = 0;
     for (int32_t i = 0; i < gemm_count; ++i) {
       gemms(1);
-      if (pushing != Pushing::kByLayer && pushing != Pushing::kEvents) continue;
+      if (without_end || slices_a_gemm == 0) continue;
       layer_.record(compute_.stream.get());
       cuda_check(cudaStreamWaitEvent(copy_.stream.get(), layer_.get()), "wait for a layer");
-      if (pushing == Pushing::kEvents) continue;
-      enqueue(kLayerSlice, kLayerSlices);
-      slices += kLayerSlices;
+      enqueue(kLayerSlice, slices_a_gemm);
+      slices += slices_a_gemm;
     }
     compute_.end.record(compute_.stream.get());
-    if (pushing != Pushing::kAlways) gate_.open();
-    for (bool opened = false; pushing == Pushing::kAlways && !compute_.end.done(); opened = true) {
+    if (!without_end) gate_.open();
+    for (bool opened = false; without_end && !compute_.end.done(); opened = true) {
       enqueue(kLayerSlice, kBatch);
       slices += kBatch;
       if (!opened) gate_.open();

@@ -129,8 +129,7 @@ void PushSide::on_prompt_done(PromptDone done, int64_t computed_at_us) {
   handoff.pages = std::move(done.pages);
   handoff.first_tokens = std::move(done.first_tokens);
   enter(handoff, State::kTransferring);
-  handoff.told_at_us = handoff.since_us;
-  handoff.computed_at_us = computed_at_us > 0 ? computed_at_us : handoff.told_at_us;
+  handoff.computed_at_us = computed_at_us > 0 ? computed_at_us : handoff.since_us();
   if (all_finished(handoff.first_tokens)) {
     stop(handoff);  // nothing is left to decode: D gets DRAINED instead of COMMIT
   } else if (handoff.copied) {
@@ -153,10 +152,9 @@ void PushSide::commit(Handoff& handoff) {
   if (watch_ != nullptr) {
     watch_->handoff_pushed({.transport = transport_of(handoff.link),
                             .bytes = handoff.push_bytes,
-                            .tail_s = seconds_since(handoff.since_us)});
+                            .tail_s = seconds_since(handoff.since_us())});
   }
   enter(handoff, State::kCommitted);
-  handoff.committed_at_us = handoff.since_us;
   outbox_.send(handoff.link, std::move(commit));
 }
 
@@ -179,11 +177,13 @@ void PushSide::tell_landed(const Handoff& handoff) const {
   if (watch_ != nullptr) watch_->handoff_landed(seconds_since(handoff.computed_at_us));
   log_debug("handoff_landed", {{"request", to_string(handoff.id)},
                                {"tokens", handoff.prefill.tokens.size()},
+                               {"arrived_at_us", handoff.entered(State::kQueued)},
+                               {"granted_at_us", handoff.entered(State::kGranted)},
+                               {"started_at_us", handoff.entered(State::kPrefilling)},
                                {"computed_at_us", handoff.computed_at_us},
-                               {"exposed_us", now_us - handoff.computed_at_us},
-                               {"step_end_us", handoff.told_at_us - handoff.computed_at_us},
-                               {"copies_us", handoff.committed_at_us - handoff.told_at_us},
-                               {"commit_us", now_us - handoff.committed_at_us}});
+                               {"told_at_us", handoff.entered(State::kTransferring)},
+                               {"committed_at_us", handoff.entered(State::kCommitted)},
+                               {"exposed_us", now_us - handoff.computed_at_us}});
 }
 
 void PushSide::on_release(LinkId link, const Release& release) {
@@ -267,7 +267,7 @@ void PushSide::on_mover(const MoverEvent& event) {
 void PushSide::on_timer() {
   const int64_t now = clock_.now_us();
   const auto late = [&](const Handoff& handoff, int64_t limit_ms) {
-    return now - handoff.since_us > limit_ms * 1000;
+    return now - handoff.since_us() > limit_ms * 1000;
   };
   for (const AttemptId& id : ids_where([&](const Handoff& h) {
          return (h.state == State::kGranted && late(h, config_.reserve_ttl_ms)) ||
@@ -294,7 +294,7 @@ void PushSide::on_timer() {
 
 void PushSide::enter(Handoff& handoff, State state) {
   handoff.state = state;
-  handoff.since_us = clock_.now_us();
+  handoff.entered_us[static_cast<size_t>(state)] = clock_.now_us();
 }
 
 PushSide::Handoff* PushSide::find(const AttemptId& id) {
@@ -347,7 +347,7 @@ std::vector<HandoffView> PushSide::views() const {
     view.slot_gen = handoff.slot_gen;
     view.tokens = std::ssize(handoff.prefill.tokens);
     for (const auto& group : handoff.pages) view.pages += std::ssize(group);
-    view.age_us = clock_.now_us() - handoff.since_us;
+    view.age_us = clock_.now_us() - handoff.since_us();
   }
   return views;
 }

@@ -14,6 +14,8 @@
 // kAborted, kFailed), never before.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -86,6 +88,7 @@ class PushSide {
     kDraining,
     kLocal
   };
+  static constexpr size_t kStates = 8;
 
   struct Handoff {
     AttemptId id;
@@ -100,14 +103,16 @@ class PushSide {
     uint64_t slot_gen = 0;
     TransferId transfer = 0;  // != 0 from granted on
     SeqId seq = 0;
-    int64_t since_us = 0;    // when this state began
-    int64_t push_bytes = 0;  // of the pages granted
-    bool copied = false;     // the last copy has ended, mostly before the prompt's last step has
+    std::array<int64_t, kStates> entered_us{};  // by state
+    int64_t push_bytes = 0;                     // of the pages granted
+    bool copied = false;  // the last copy has ended, mostly before the prompt's last step has
     std::optional<PagesDigest> digest;  // then; where it is wanted
-    // Where its time went after the last of it was computed: the loop knew, COMMIT left.
-    int64_t computed_at_us = 0, told_at_us = 0, committed_at_us = 0;
-    GroupPages pages;  // ours, held until the last copy has ended
+    int64_t computed_at_us = 0;         // the last of it
+    GroupPages pages;                   // ours, held until the last copy has ended
     std::vector<TokenEvent> first_tokens;
+
+    int64_t entered(State which) const { return entered_us[static_cast<size_t>(which)]; }
+    int64_t since_us() const { return entered(state); }
   };
 
   struct DecodePeer {

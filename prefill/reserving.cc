@@ -92,7 +92,7 @@ bool PushSide::next_candidate(Handoff& handoff, const std::string& why) {
 void PushSide::on_refuse(LinkId link, const Refuse& refuse) {
   Handoff* handoff = find(refuse.id);
   if (handoff == nullptr || handoff->state != State::kReserving || handoff->link != link) return;
-  if (watch_ != nullptr) watch_->reserve_answered(seconds_since(handoff->since_us));
+  if (watch_ != nullptr) watch_->reserve_answered(seconds_since(handoff->since_us()));
   if (handoff->cancelled) {
     erase(refuse.id);
   } else if (refuse.kind == Refuse::Kind::kLocal) {
@@ -123,7 +123,7 @@ void PushSide::on_grant(LinkId link, Grant grant) {
     pump();
     return;
   }
-  if (watch_ != nullptr) watch_->reserve_answered(seconds_since(handoff->since_us));
+  if (watch_ != nullptr) watch_->reserve_answered(seconds_since(handoff->since_us()));
   for (size_t g = 0; g < grant.groups.size() && g < layout_.groups.size(); ++g) {
     handoff->push_bytes += std::ssize(grant.groups[g].page_ids) * layout_.groups[g].page_bytes();
   }
