@@ -5,9 +5,10 @@
   build/venv/bin/python bench/handoff_bench.py --quick            on CPU: a golden model, a few seconds
 
 Exposed: from the end of the prompt's last kernel until the decode worker has taken the pages (COMMIT); "acked": until the prefill worker knows.
-Both read the clock of one host. Idle, and while the decode worker is at --decode-batch choices. Prefill: the steps of a prompt that is pushed
-beside one that is not (max_tokens 1); control: those that came after a pushed one beside those that came before. TTFT: at the client, less the
-prompt's own steps. Decode steps: while prompts of 8192 tokens land (and end with their first token) and while none does.
+Both read the clock of one host. Idle, and while the decode worker is at --decode-batch choices. TTFT: at the client, less the prompt's own
+steps. Prefill: the steps of a prompt that is not pushed (max_tokens 1; control: every second of them beside the rest), of one that is, and,
+between GPUs, of one that is not while other traffic keeps the links awake (awake_links.py). Decode steps: while prompts of 8192 tokens land
+(and end with their first token) and while none does.
 """
 
 import argparse
@@ -25,12 +26,14 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
+from awake_links import AwakeLinks  # noqa: E402
 from cluster import GOLDEN, ROOT, Cluster  # noqa: E402
 
 # Parts of the time from the last kernel to COMMIT, and of the TTFT beside the prompt's own steps: before the first of them (to the
-# prefill worker, until D has granted, until its step is made up, until the GPU begins it), between them, from COMMIT to the client.
+# prefill worker, until D has granted, until its step is made up, until the GPU begins it), between them, until the prefill worker's loop
+# knows of the last one's end, and from there to the client (the first token is the prefill worker's: COMMIT is not on its way).
 EXPOSED_PARTS = ("step_end", "copies", "commit", "acked")
-BESIDE_STEPS = ("to_prefill", "grant", "scheduled", "on_gpu", "between", "after")
+BESIDE_STEPS = ("to_prefill", "grant", "scheduled", "on_gpu", "between", "step_end", "to_client")
 FIELD = re.compile(r"(\w+)=(\S+)")
 EVENTS = ("step", "handoff_landed", "handoff_committed", "handoff_attached")
 
@@ -84,19 +87,26 @@ class Load:
         return json.dumps({"prompt": self.prompt(length), "temperature": 0, "ignore_eos": True, **fields})
 
     def first_token(self, body):
-        """When the request went out and when its first token was here, microseconds of the clock the workers' logs have."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.cluster.ports[0], timeout=60)
-        connection.connect()
-        begin = time.monotonic()
-        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-        reply = connection.getresponse()
-        reply.readline()
-        end = time.monotonic()
-        reply.read()
-        if reply.status != 200:
-            raise RuntimeError(f"HTTP {reply.status}")
-        connection.close()
+        """When the request went out and when its first token was here, microseconds of the clock the workers' logs have. A bare socket:
+        Python's HTTP client would add a third of a millisecond of its own."""
+        request = (f"POST /v1/completions HTTP/1.1\r\nHost: baton\r\nContent-Type: application/json\r\n"
+                   f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+        with socket.create_connection(("127.0.0.1", self.cluster.ports[0]), timeout=60) as connection:
+            begin = time.monotonic()
+            connection.sendall(request)
+            reply = self.read_until(connection, b"data: ", b"")
+            end = time.monotonic()
+            self.read_until(connection, b"[DONE]", reply)
         return begin * 1e6, end * 1e6
+
+    @staticmethod
+    def read_until(connection, what, reply):
+        while what not in reply:
+            piece = connection.recv(1 << 16)
+            reply += piece
+            if not piece or not reply.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(f"got {reply[:200]}")
+        return reply
 
     def one(self, length, pushed):
         """(TTFT, the prompt's own steps, parts of the handoff or None), microseconds."""
@@ -132,30 +142,41 @@ class Load:
                 "copies": at["committed"] - at["told"], "commit": committed_us - at["committed"],
                 "to_prefill": at["arrived"] - begin_us, "grant": at["granted"] - at["arrived"], "scheduled": at["started"] - at["granted"],
                 "on_gpu": steps[0][0] - at["started"],
-                "between": sum(next_begin - end for (_, end), (next_begin, _) in zip(steps, steps[1:])), "after": end_us - committed_us}
+                "between": sum(next_begin - end for (_, end), (next_begin, _) in zip(steps, steps[1:])), "to_client": end_us - at["told"]}
 
 
-def print_exposed(load, lengths, repeats, what, limit_s):
+def print_exposed(load, lengths, repeats, what, limit_s, links=None):
+    """`links` (AwakeLinks): prompts that are not pushed take turns with the others, with links that sleep and with links that do not."""
+    kinds = ["pushed"] if what != "idle" else ["pushed", "alone", "awake"] if links is not None else ["pushed", "alone"]
     begin = time.monotonic()
     for number, length in enumerate(lengths, 1):
         end = begin + limit_s * number / len(lengths)  # what a short length leaves is the next one's
         load.one(length, True)  # warm
-        pushed, alone = [], []
+        runs = {kind: [] for kind in kinds}
         for i in range(repeats):
-            for push in [i % 2 == 0, i % 2 == 1] if what == "idle" else [True]:
-                (pushed if push else alone).append(load.one(length, push))
+            for kind in kinds[i % len(kinds):] + kinds[:i % len(kinds)]:
+                with links if kind == "awake" else contextlib.nullcontext():
+                    runs[kind].append(load.one(length, kind == "pushed"))
             if i >= 3 and time.monotonic() > end:
                 break
+        pushed = runs["pushed"]
         parts = {key: statistics.median(landed[key] for _, _, landed in pushed) for key in pushed[0][2]}
         line = f"{what:>8} {length:6d} tokens, {len(pushed):3d}x: exposed us {spread([landed['exposed'] for *_, landed in pushed])}"
         line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in EXPOSED_PARTS) + ")"
         line += f"  TTFT less prefill us {spread([ttft - steps for ttft, steps, _ in pushed])}"
         line += "  (" + ", ".join(f"{key} {parts[key]:.0f}" for key in BESIDE_STEPS) + ")"
-        if alone:
-            medians = [statistics.median(steps for _, steps, _ in some) for some in (pushed, alone, alone[::2], alone[1::2] or alone)]
-            line += f"  prefill us {medians[0]:.0f} pushed, {medians[1]:.0f} not ({100 * (medians[0] / medians[1] - 1):+.2f} %, "
-            line += f"control {100 * (medians[2] / medians[3] - 1):+.2f} %)"
+        if "alone" in runs:
+            line += "  prefill us " + prefill_times({kind: [steps for _, steps, _ in some] for kind, some in runs.items()})
         print(line, flush=True)
+
+
+def prefill_times(runs):
+    median = {kind: statistics.median(some) for kind, some in runs.items()}
+    alone = runs["alone"]
+    control = statistics.median(alone[::2]) / statistics.median(alone[1::2] or alone)
+    told = {"pushed": "pushed", "awake": "not, links awake"}
+    return f"{median['alone']:.0f} not pushed (control {100 * (control - 1):+.2f} %), " + ", ".join(
+        f"{us:.0f} {told[kind]} ({100 * (us / median['alone'] - 1):+.2f} %)" for kind, us in median.items() if kind != "alone")
 
 
 class Background:
@@ -264,7 +285,8 @@ def run(cluster, options):
         return False
     attached = [fields for event, _, fields in LogTail(cluster.workers["prefill-0"].log).read() if event == "handoff_attached"]
     print(f"seed {options.seed}; attached: {attached}", flush=True)
-    good = attempt("idle", print_exposed, load, options.lengths, options.repeats, "idle", 0.5 * options.limit_s)
+    links = AwakeLinks(0, 1) if options.devices == "cuda:0,cuda:1" else None
+    good = attempt("idle", print_exposed, load, options.lengths, options.repeats, "idle", 0.5 * options.limit_s, links)
     if options.decode_batch > 0:
         def busy():
             with Background(load, options.decode_batch):

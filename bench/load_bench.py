@@ -25,6 +25,8 @@ SLO_TTFT_MS, SLO_TPOT_MS = 500, 15
 WORKLOADS = {"2k/256": ["--prompt-lengths", "fixed:2048", "--output-lengths", "fixed:256"],
              "12k/343": ["--prompt-lengths", "lognormal:12035,1.0", "--output-lengths", "lognormal:343,1.0", "--prompt-max", 32768,
                          "--output-max", 2048],
+             # All but some 60 tokens of a prompt are at the decode worker after the first: prefilled there, beside its decodes.
+             "shared/256": ["--prompt-lengths", "fixed:2048", "--output-lengths", "fixed:256", "--shared-prefix", 0.97],
              "quick": ["--prompt-lengths", "uniform:20,200", "--output-lengths", "fixed:16"]}
 
 

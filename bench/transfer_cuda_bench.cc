@@ -37,7 +37,7 @@ constexpr int32_t kBatch = 512;
 constexpr int32_t kGemms = 20;
 constexpr int64_t kGemmTokens = 8192, kGemmRows = 28672, kGemmCols = 4096;
 constexpr int32_t kRounds = 3;
-constexpr int32_t kGemmRounds = 7;
+constexpr int32_t kGemmRounds = 15;
 constexpr int32_t kGemmsForClocks = 1200;  // some seconds
 constexpr int64_t kPageBytes = 8 << 20;
 constexpr int64_t kLayerSlice = 256 << 10;

@@ -158,7 +158,7 @@ struct WorkerConfig {
   int64_t drain_hand_back_ms = 5000;  // so long before that it hands back what is left
   int64_t loop_max_us = 2000;         // an iteration of the loop longer than this is logged
   int64_t loop_tick_ms = 5;           // longest sleep of the loop: the resolution of its timers
-  int64_t loop_linger_us = -1;        // polling before a handoff's COMMIT; -1: the device's default
+  int64_t loop_linger_us = -1;        // polling for what is about to come; -1: the device's default
   int64_t status_interval_ms = 20;    // STATUS at most so often, when something has changed
   int64_t status_keepalive_ms = 500;  // and at least so often
   int64_t debug_wait_ms = 1000;       // /debug waits so long for the loop's answer

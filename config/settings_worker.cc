@@ -266,8 +266,9 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
            &C::loop_linger_us,
            "us",
            {-1, 10'000},
-           "When a prompt that is being handed over is about to end, the threads on the way of its "
-           "COMMIT poll instead of sleeping, so long at most; -1: 1000 on a GPU, 0 on CPU."},
+           "After a message, and when a prompt that is being handed over is about to end, the "
+           "threads that come next poll instead of sleeping, so long at most; -1: 1000 on a GPU, 0 "
+           "on CPU."},
           {"status_interval_ms", &C::status_interval_ms, "ms", kWaitMs,
            "Routers are told of changes at most so often."},
           {"status_keepalive_ms", &C::status_keepalive_ms, "ms", kWaitMs,
@@ -275,7 +276,9 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
           {"debug_wait_ms", &C::debug_wait_ms, "ms", kWaitMs,
            "Longest wait of /debug for the loop's answer."},
           {"stall_timeout_ms", &C::stall_timeout_ms, "ms", kWaitMs,
-           "/livez fails when a round of the loop or a step of the engine takes longer."},
+           "/livez fails when a round of the loop or a step of the engine takes longer; a worker "
+           "that "
+           "leaves waits so long for its threads, then ends without them."},
           {"loop_max_us",
            &C::loop_max_us,
            "us",

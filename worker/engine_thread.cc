@@ -17,11 +17,7 @@ EngineThread::EngineThread(Engine& engine, Sink sink, std::function<void()> endi
                            std::chrono::microseconds linger)
     : engine_(engine), sink_(std::move(sink)) {
   engine_.on_step_ending([this, ending = std::move(ending), linger] {
-    linger_.start(linger);
-    {
-      std::lock_guard lock(mutex_);  // the thread sees it, or is waiting already
-    }
-    changed_.notify_one();
+    this->linger(linger);
     if (ending) ending();
   });
   engine_.on_step_done([this] {
@@ -50,6 +46,14 @@ void EngineThread::submit(StepInput input) {
     std::lock_guard lock(mutex_);
     CHECK_LT(steps_.size(), kStepsMax) << "steps under way";
     steps_.push_back(std::move(input));
+  }
+  changed_.notify_one();
+}
+
+void EngineThread::linger(std::chrono::microseconds duration) {
+  linger_.start(duration);
+  {
+    std::lock_guard lock(mutex_);  // the thread sees it, or is waiting already
   }
   changed_.notify_one();
 }

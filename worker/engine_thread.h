@@ -31,13 +31,15 @@ class EngineThread final : public StepRunner {
   using Sink = std::function<void(StepOutput)>;
 
   // `engine` is used by this thread only, from now on; `sink` is called from it. `ending` (may be
-  // empty) is called when a step with pushes is about to end, from a thread of the engine's; this
-  // thread then polls for `linger`.
+  // empty) is called when a step with pushes that samples is about to end, from a thread of the
+  // engine's; this thread then polls for `linger`.
   EngineThread(Engine& engine, Sink sink, std::function<void()> ending = {},
                std::chrono::microseconds linger = {});
   ~EngineThread() override;  // ends after the step in hand
 
   void submit(StepInput input) override;
+  // The thread polls for so long instead of sleeping: a step is about to come. Any thread.
+  void linger(std::chrono::microseconds duration);
 
  private:
   // What the thread does next: one of a step to begin, a step to collect, the end.

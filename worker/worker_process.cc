@@ -1,5 +1,6 @@
 #include "worker/worker_process.h"
 
+#include <algorithm>
 #include <random>
 
 #include "base/hello.h"
@@ -66,6 +67,11 @@ void check_places(const WorkerConfig& config) {
 
 StatusReply unavailable_reply(const std::string& reason) {
   return {.code = 503, .body = reason + "\n"};
+}
+
+bool is_message(const WorkerEvent& event) {
+  const auto* link = std::get_if<LinkEvent>(&event);
+  return link != nullptr && std::holds_alternative<LinkMessage>(*link);
 }
 
 std::vector<int32_t> pages_per_group(const LoadedModel& model) {
@@ -141,6 +147,8 @@ int WorkerProcess::run() {
   while (!core_->drained() && core_->fatal_error().empty() && clock_.now_us() < drain_until_us) {
     std::vector<WorkerEvent> events = inbox_.wait(std::chrono::milliseconds(config_.loop_tick_ms));
     const int64_t begin_us = clock_.now_us();
+    if (config_.loop_linger_us > 0 && std::any_of(events.begin(), events.end(), is_message))
+      linger();
     for (WorkerEvent& event : events) core_->handle(std::move(event));
     core_->on_timer();
     core_->prepare_steps();
@@ -159,6 +167,15 @@ int WorkerProcess::run() {
   log_info("worker_leaves",
            {{"drained", core_->drained()}, {"handed_back", core_->counters().handed_back}});
   return core_->drained() && core_->fatal_error().empty() ? 0 : 1;
+}
+
+// A message's consequences follow at once: an answer of the peer's, the prompt's first step. That
+// takes less time than it takes to wake the threads on the way, one after the other.
+void WorkerProcess::linger() {
+  const std::chrono::microseconds duration(config_.loop_linger_us);
+  inbox_.linger(duration);
+  links_->linger(duration);
+  engine_thread_->linger(duration);
 }
 
 std::vector<PagePool*> WorkerProcess::pools() const {

@@ -26,7 +26,7 @@ class WorkerProcess {
   ~WorkerProcess();
 
   // The loop. Returns when drained after stop(), or at drain_timeout_ms. 0: all was served; 1: the
-  // engine broke, or the drain ran out of time.
+  // engine or the handoff thread broke, or the drain ran out of time.
   int run();
   // Thread-safe: drain and leave.
   void stop() { inbox_.push(DrainWish{}); }
@@ -43,6 +43,7 @@ class WorkerProcess {
     LayerSink* sink = nullptr;
   };
 
+  void linger();
   std::vector<PagePool*> pools() const;
   PeerInfo self() const;
   std::unique_ptr<StatusServer> serve_status();
