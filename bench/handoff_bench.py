@@ -86,12 +86,13 @@ class Load:
     def request(self, length, **fields):
         return json.dumps({"prompt": self.prompt(length), "temperature": 0, "ignore_eos": True, **fields})
 
-    def first_token(self, body):
-        """When the request went out and when its first token was here, microseconds of the clock the workers' logs have. A bare socket:
-        Python's HTTP client would add a third of a millisecond of its own."""
+    def first_token(self, body, pause_s=0.0):
+        """When the request went out and when its first token was here, microseconds of the clock the workers' logs have. A bare socket that
+        has been connected before the pause: Python's HTTP client would add a third of a millisecond of its own."""
         request = (f"POST /v1/completions HTTP/1.1\r\nHost: baton\r\nContent-Type: application/json\r\n"
                    f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
         with socket.create_connection(("127.0.0.1", self.cluster.ports[0]), timeout=60) as connection:
+            time.sleep(pause_s)
             begin = time.monotonic()
             connection.sendall(request)
             reply = self.read_until(connection, b"data: ", b"")
@@ -110,9 +111,10 @@ class Load:
 
     def one(self, length, pushed):
         """(TTFT, the prompt's own steps, parts of the handoff or None), microseconds."""
-        time.sleep(self.options.pause_s)  # each begins on a GPU that has been idle for as long: its clock falls with what came before
         self.prefill.read()
-        begin_us, end_us = self.first_token(self.request(length, max_tokens=2 if pushed else 1, stream=True))
+        body = self.request(length, max_tokens=2 if pushed else 1, stream=True)
+        # Each begins on a GPU that has been idle for as long: its clock falls with what came before.
+        begin_us, end_us = self.first_token(body, self.options.pause_s)
         steps, landed, until = [], None, time.monotonic() + 2
         while time.monotonic() < until and (not steps or (pushed and landed is None)):
             for event, _, fields in self.prefill.read():

@@ -17,6 +17,7 @@
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
+#include "bench/kv_group_8b.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
@@ -115,18 +116,12 @@ class RawPair {
   void* comm_ = nullptr;
 };
 
-KvLayout layout_8b() {
-  KvGroup group{.num_kv_heads = 8, .head_dim = 128, .page_tokens = 64, .dtype = Dtype::kBF16};
-  for (int32_t layer = 0; layer < kLayers; ++layer) group.layers.push_back(layer);
-  return {{group}};
-}
-
 // A worker's side of the handoff.
 class Handoff {
  public:
   Handoff(const Side& side, int32_t device, int32_t ctas)
       : side_(side),
-        layout_(layout_8b()),
+        layout_{{kv_group_8b()}},
         pool_(layout_.groups[0], kPages, 256 << 20, vmm_slab_memory(device)),
         mover_(make_page_mover(
             {.require = "nccl", .attach_timeout_ms = 10'000, .nccl_ctas = ctas}, layout_, {&pool_},

@@ -32,14 +32,6 @@ DeviceBuffer random_elems(int64_t elems, const CudaStream& stream) {
   return buffer;
 }
 
-template <typename E>
-DeviceBuffer on_gpu(const std::vector<E>& values) {
-  DeviceBuffer buffer(static_cast<int64_t>(values.size() * sizeof(E)));
-  cuda_check(cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(E), cudaMemcpyDefault),
-             "upload");
-  return buffer;
-}
-
 }  // namespace
 
 StepParts::StepParts(ModelConfig config, const LoadedModel& model, const std::string& gemm_table)

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/graph_timing.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/linear_cuda.h"
@@ -45,11 +46,6 @@ constexpr int32_t kLayerSlices = 128;  // of 8192 tokens
 constexpr int32_t kWithoutEnd = -1;
 // NVLink sleeps after 50 ms without traffic (nvidia-smi nvlink -gLowPwrInfo).
 constexpr std::chrono::milliseconds kLinksAsleep{100};
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
-}
 
 std::string clocks_now() {
   const char* query =

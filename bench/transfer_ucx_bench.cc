@@ -11,6 +11,7 @@
 #include <ctime>
 #include <vector>
 
+#include "bench/kv_group_8b.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/error.h"
 #include "kvtransfer/probe.h"
@@ -24,12 +25,6 @@ constexpr int32_t kPages = 128;  // of 8 MiB
 constexpr LinkId kLink = 1;
 constexpr int32_t kRounds = 3;
 
-KvGroup group_of_8b() {
-  KvGroup group{.num_kv_heads = 8, .head_dim = 128, .page_tokens = 64, .dtype = Dtype::kBF16};
-  for (int32_t layer = 0; layer < 32; ++layer) group.layers.push_back(layer);
-  return group;
-}
-
 double thread_cpu_us() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -39,7 +34,7 @@ double thread_cpu_us() {
 // One process's end, all in its main thread.
 struct End {
   End(int32_t device, const std::string& library)
-      : pool(group_of_8b(), kPages, kOneSlab, plain_slab_memory(device)),
+      : pool(kv_group_8b(), kPages, kOneSlab, plain_slab_memory(device)),
         pools{&pool},
         memory(make_cuda_handoff_memory(device)),
         credentials(LinkConfig{}) {

@@ -7,8 +7,9 @@
 //
 // Numerics on CPU: each row of a result depends on that row's inputs alone, with one fixed order of
 // additions, whatever the number of rows, threads or pages: prefill(n) equals prefill(n-1) + decode
-// bit for bit. On CUDA a row's result depends neither on the other rows nor on pages; DESIGN.md
-// decision 8.
+// bit for bit. On CUDA a row's result depends neither on what the other rows hold nor on pages, and
+// on how many rows there are only where another kernel takes over
+// (CudaLinearOptions::deterministic).
 #pragma once
 
 #include <cstddef>

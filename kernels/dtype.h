@@ -37,8 +37,8 @@ void dequantize(Dtype dtype, const void* src, float* dst, int64_t elems);
 struct KScale {
   int scale, min;  // 6 bits each
 };
-KScale k_scale(const uint8_t* scales,
-               int sub);  // of sub-block 0..7, from the 12 bytes of a Q4_K or Q5_K block
+// Of sub-block 0..7, from the 12 bytes of a Q4_K or Q5_K block.
+KScale k_scale(const uint8_t* scales, int sub);
 int q6_k_value(const uint8_t* block, int i);  // 0..63, element i of 256
 
 }  // namespace baton

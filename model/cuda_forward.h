@@ -66,9 +66,8 @@ class CudaForward {
   int32_t rows_max() const { return rows_max_; }
 
   // Enqueues a step that samples: one result for each of `params`. `slot` in [0, kStepsInFlight):
-  // whose staging memory; that slot's last step has ended.
-  // `begun` is recorded where the GPU begins to compute.
-  // REQUIRES: holds(edits).
+  // whose staging memory; that slot's last step has ended. `begun` is recorded where the GPU begins
+  // to compute. REQUIRES: holds(edits).
   void sample(const StepBatch& batch, std::span<const SampleParams> params, const StepEdits& edits,
               int32_t slot, bool may_use_graph, const StepInput& step, StepBegun& begun);
   bool holds(const StepEdits& edits) const { return staging_->holds(edits); }

@@ -34,7 +34,7 @@ Weights load_cuda_weights(ModelSource& source, CudaBackend& backend,
   });
   const double seconds = seconds_since(start);
   log_info("weights_loaded", {{"gib", bytes / kGiB},
-                              {"dtype", "bf16"},
+                              {"dtype", "f16, bf16"},
                               {"dequantised", weights.quantised},
                               {"seconds", seconds},
                               {"gb_per_s", bytes / 1e9 / seconds}});

@@ -15,14 +15,6 @@ namespace {
 constexpr int32_t kSteps = 40;
 using Lane = std::vector<Sampled>;  // what one choice got, in order
 
-SlotOpen open(int32_t slot, const GoldenReference& reference, SamplingSpec spec) {
-  spec.max_tokens = 900;
-  return {.slot = slot,
-          .spec = std::move(spec),
-          .prompt_len = static_cast<int32_t>(reference.input_ids.size()),
-          .tokens = reference.input_ids};
-}
-
 // Decodes `specs`, one a lane, from `first` to `end` in one batch. A step that wants the logits
 // themselves is sampled on the host, and nothing is in flight beside it.
 std::vector<Lane> generate(LoadedModel& model, const GoldenReference& reference,
@@ -43,7 +35,7 @@ std::vector<Lane> generate(LoadedModel& model, const GoldenReference& reference,
     chunk.all_logits = on_host;
     chunk.sample_slots = {lane};
     take(model.engine->execute(
-        {.opened_slots = {open(lane, reference, specs[i])}, .chunks = {std::move(chunk)}}));
+        {.opened_slots = {open_slot(lane, reference, specs[i])}, .chunks = {std::move(chunk)}}));
     slots.push_back(lane);
   }
   bool in_flight = false;
@@ -160,7 +152,7 @@ TEST_CASE("a table of counts is right again after a step whose logits the host h
   for (int32_t step = 0; step <= kSteps; ++step) {
     StepInput input;
     if (step == 0) {
-      input.opened_slots = {open(0, reference, specs[0])};
+      input.opened_slots = {open_slot(0, reference, specs[0])};
       input.chunks = {make_chunk(model, reference.input_ids, 0, prompt, 0, 1)};
     } else {
       input.chunks = {

@@ -24,8 +24,7 @@ namespace baton {
 struct SlotOpen {
   int32_t slot = 0;
   SamplingSpec spec;
-  int32_t choice =
-      0;  // absolute number of the choice: part of the random key (seed, choice, position)
+  int32_t choice = 0;  // absolute number: part of the random key (seed, choice, position)
   int32_t prompt_len = 0;
   std::vector<TokenId> tokens;  // prompt and what has been generated so far
 };
@@ -41,17 +40,17 @@ struct Chunk {
   // Per kv_group: page of positions [i * page_tokens, (i + 1) * page_tokens); -1 where it has left
   // the window.
   std::vector<std::vector<int32_t>> block_tables;
-  std::vector<int32_t> sample_slots;  // sample once for each from the logits of the last token; a
-                                      // decode chunk has its one slot here
+  // Sample once for each from the logits of the last token; a decode chunk has its one slot here.
+  std::vector<int32_t> sample_slots;
   bool all_logits = false;  // return the logits of every token (baton generate --logits, tests)
-  int32_t prompt_logprobs =
-      -1;  // >= 0: log-probabilities of the chunk's tokens and that many alternatives
-  TokenId next_token =
-      -1;  // for prompt_logprobs: the prompt's token after this chunk, -1 if it ends here
+  // >= 0: log-probabilities of the chunk's tokens and that many alternatives.
+  int32_t prompt_logprobs = -1;
+  // For prompt_logprobs: the prompt's token after this chunk, -1 if it ends here.
+  TokenId next_token = -1;
 };
 
-struct PageCopy {  // whole page, before anything else in the step: the partial last page of a
-                   // prompt, once a choice
+// A whole page, before anything else in the step: the partial last page of a prompt, once a choice.
+struct PageCopy {
   int32_t group = 0;
   int32_t src_page = 0;
   int32_t dst_page = 0;
@@ -88,8 +87,8 @@ struct Sampled {
   int32_t choice = 0;
   int32_t position = 0;  // of the sampled token
   TokenId token = 0;
-  FinishReason finish =
-      FinishReason::kNone;  // kStop: EOS or a stop id; kLength: max_tokens or the context's end
+  // kStop: EOS or a stop id; kLength: max_tokens or the context's end.
+  FinishReason finish = FinishReason::kNone;
   std::optional<TokenId> stop_id;
   float logprob = 0;  // of the raw distribution, before temperature and penalties
   std::vector<TokenLogprob> top;

@@ -8,6 +8,12 @@
 #include "base/check.h"
 
 namespace baton {
+namespace {
+
+// Rows of logits at a time: they need no more memory than that, however many a prompt wants.
+constexpr int32_t kLogitRowsMax = 64;
+
+}  // namespace
 
 CpuEngine::CpuEngine(EngineParts parts)
     : parts_(std::move(parts)),

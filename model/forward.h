@@ -1,8 +1,7 @@
 // The forward pass of Llama, Mistral, Qwen 2 and Qwen 3: read hidden_states() from top to bottom.
 // Written once, against BackendOf<T> (T: float on CPU, Bf16 on CUDA; which values have which type:
-// kernels/activation_types.h); the buffers are allocated at
-// construction for the largest step, so that a step allocates nothing and a GPU can capture it in a
-// graph. Engine thread only.
+// kernels/activation_types.h); the buffers are allocated at construction for the largest step, so
+// that a step allocates nothing and a GPU can capture it in a graph. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +14,6 @@
 #include "model/weights.h"
 
 namespace baton {
-
-// Rows that one call of logits() takes at most; the engine asks in runs of it.
-constexpr int32_t kLogitRowsMax = 64;
 
 template <typename T>
 class Forward {
@@ -33,8 +29,8 @@ class Forward {
   // step_tokens_max.
   void hidden_states(const BatchView& batch, const StepInput& step);
 
-  // Logits of the given rows (in the backend's memory) of the last batch: float32 [num_rows, vocab]
-  // in the backend's memory, valid until the next call.
+  // Logits of the given rows of the last batch: float32 [num_rows, vocab], valid until the next
+  // call. Both lie in the backend's memory.
   const float* logits(const int32_t* rows, int32_t num_rows);
 
  private:

@@ -1,7 +1,6 @@
 #include "model/gguf.h"
 
 #include <cstring>
-#include <fstream>
 #include <limits>
 
 #include "base/status.h"
@@ -250,12 +249,6 @@ GgufFile open_gguf(const std::string& path) {
   place_tensors(in, *file, alignment, std::move(infos), &result.tensors);
   result.tensors.files.push_back(file);
   return result;
-}
-
-bool is_gguf(const std::string& path) {
-  char magic[4] = {};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(magic, sizeof magic) && std::memcmp(magic, "GGUF", 4) == 0;
 }
 
 }  // namespace baton

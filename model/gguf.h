@@ -74,7 +74,4 @@ struct GgufFile {
 // Maps the file; touches only its head. Throws ConfigError.
 GgufFile open_gguf(const std::string& path);
 
-// True if the file starts with the GGUF magic.
-bool is_gguf(const std::string& path);
-
 }  // namespace baton

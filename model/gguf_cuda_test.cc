@@ -31,7 +31,7 @@ TEST_CASE("CUDA: a golden model rewritten as GGUF gives the reference's logits w
   const GoldenReference reference = read_golden_reference("llama");
   const std::vector<float> got =
       logits_on_gpu("golden.gguf", golden_as_gguf(), reference.input_ids);
-  CHECK(relative_l2(got, reference.logits) < 3.5e-2);  // as golden_cuda_test.cc
+  CHECK(relative_l2(got, reference.logits) < 2e-2);  // as golden_cuda_test.cc
 }
 
 TEST_CASE("CUDA: quantised weights give what their dequantised values give, bit for bit") {

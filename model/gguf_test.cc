@@ -86,7 +86,6 @@ TEST_CASE("a GGUF file's metadata and tensors are read") {
   REQUIRE(second != nullptr);
   CHECK(second->shape == std::vector<int64_t>{2, 32});
   CHECK(second->bytes == 68);
-  CHECK(is_gguf(write_test_file("good.gguf", good_file().bytes())));
 }
 
 TEST_CASE("metadata of another type is refused by name") {

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "base/status.h"
 #include "kernels/cuda/testing.h"
+#include "model/gguf_writer.h"
 #include "model/golden_model.h"
+#include "model/json_file.h"
 #include "model/sampler.h"
 
 #include "tests/doctest.h"
@@ -46,20 +49,12 @@ std::vector<TokenId> with_continuation(const GoldenReference& reference) {
   return ids;
 }
 
-SlotOpen open(int32_t slot, const GoldenReference& reference, SamplingSpec spec) {
-  spec.max_tokens = 900;
-  return {.slot = slot,
-          .spec = std::move(spec),
-          .prompt_len = static_cast<int32_t>(reference.input_ids.size()),
-          .tokens = reference.input_ids};
-}
-
 // The prompt in `lane`, then `count` decode steps of use_last, at most `ahead` + 1 in flight.
 std::vector<TokenId> generate(LoadedModel& model, const GoldenReference& reference,
                               const SamplingSpec& spec, int32_t count, int32_t ahead,
                               int32_t lane) {
   const auto prompt = static_cast<int32_t>(reference.input_ids.size());
-  StepInput first{.opened_slots = {open(lane, reference, spec)},
+  StepInput first{.opened_slots = {open_slot(lane, reference, spec)},
                   .chunks = {make_chunk(model, reference.input_ids, 0, prompt, lane)}};
   first.chunks[0].all_logits = false;
   first.chunks[0].sample_slots = {lane};
@@ -119,7 +114,7 @@ TEST_CASE(
     LoadedModel model = load(family, cuda_options(64));
     const std::vector<TokenId> ids = with_continuation(reference);
     const auto prompt = static_cast<int32_t>(reference.input_ids.size());
-    StepInput input{.opened_slots = {open(0, reference, {.temperature = 0})}};
+    StepInput input{.opened_slots = {open_slot(0, reference, {.temperature = 0})}};
     int compared = 0;
     for (size_t i = 0; i < reference.greedy.size(); ++i) {
       const int32_t begin = i == 0 ? 0 : prompt + static_cast<int32_t>(i) - 1;
@@ -221,9 +216,9 @@ TEST_CASE("a choice that ends in a step is dropped from the one that was in flig
   const GoldenReference reference = read_golden_reference("llama");
   LoadedModel model = load("llama", cuda_options(64));
   const auto prompt = static_cast<int32_t>(reference.input_ids.size());
-  StepInput first{.opened_slots = {open(0, reference, {.temperature = 0})}};
+  StepInput first{.opened_slots = {open_slot(0, reference, {.temperature = 0})}};
   first.opened_slots[0].spec.max_tokens = 1;
-  first.opened_slots.push_back(open(1, reference, {.temperature = 0}));
+  first.opened_slots.push_back(open_slot(1, reference, {.temperature = 0}));
   for (int32_t lane : {0, 1}) {
     first.chunks.push_back(make_chunk(model, reference.input_ids, 0, prompt, lane));
     first.chunks.back().all_logits = false;
@@ -258,4 +253,26 @@ TEST_CASE("without a GPU, or with a wrong name for one, a model does not load an
   options.device = "cuda";
   options.kv_dtype = "f16";
   CHECK_THROWS_AS(load_model(golden_path("llama"), options, nullptr), ConfigError);
+}
+
+TEST_CASE("a shape that no kernel takes is refused in one line, before a GPU is looked for") {
+  const auto refusal = [](const std::string& key, int value) -> std::string {
+    nlohmann::json config = parse_json_file(golden_path("llama") + "/config.json");
+    config[key] = value;
+    const std::string file = write_test_file("config.json", config.dump());
+    EngineOptions options = cuda_options(16);
+    options.dummy_weights = true;
+    try {
+      load_model(std::filesystem::path(file).parent_path().string(), options, nullptr);
+      return "";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  const auto ends = [](const std::string& text, const char* end) { return text.ends_with(end); };
+  CHECK(ends(refusal("hidden_size", 65536), "hidden size: got 65536, want at most 32768"));
+  CHECK(ends(refusal("vocab_size", 600000), "vocabulary: got 600000, want at most 524288"));
+  CHECK(ends(refusal("head_dim", 20), "head size: got 20, want a multiple of 8 up to 256"));
+  CHECK(ends(refusal("head_dim", 264), "head size: got 264, want a multiple of 8 up to 256"));
+  CHECK(ends(refusal("num_attention_heads", 34), "query heads a KV head: got 17, want at most 16"));
 }

@@ -99,6 +99,14 @@ std::vector<float> prefill(LoadedModel& model, const std::vector<TokenId>& ids,
   return logits;
 }
 
+SlotOpen open_slot(int32_t slot, const GoldenReference& reference, SamplingSpec spec) {
+  spec.max_tokens = 900;
+  return {.slot = slot,
+          .spec = std::move(spec),
+          .prompt_len = static_cast<int32_t>(reference.input_ids.size()),
+          .tokens = reference.input_ids};
+}
+
 std::vector<float> rows(const std::vector<float>& logits, int32_t vocab, int32_t begin,
                         int32_t end) {
   return {logits.begin() + begin * vocab, logits.begin() + end * vocab};

@@ -44,6 +44,8 @@ std::vector<float> execute(LoadedModel& model, std::vector<Chunk> chunks);
 // Logits of all ids, fed in chunks of `chunk_tokens`.
 std::vector<float> prefill(LoadedModel& model, const std::vector<TokenId>& ids,
                            int32_t chunk_tokens, int32_t lane = 0, int32_t lanes = kGoldenLanes);
+// A choice behind the reference's prompt, of 900 tokens at most.
+SlotOpen open_slot(int32_t slot, const GoldenReference& reference, SamplingSpec spec);
 // Rows [begin, end) of logits.
 std::vector<float> rows(const std::vector<float>& logits, int32_t vocab, int32_t begin,
                         int32_t end);

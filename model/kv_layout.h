@@ -13,8 +13,7 @@ namespace baton {
 // Layers that share one kind of attention, hence one block table. A page holds page_tokens tokens
 // for all layers of the group, contiguous: [layer][K|V][kv_head][token][head_dim].
 struct KvGroup {
-  std::vector<int32_t>
-      layers;  // model layers, ascending; index in here = layer index inside the page
+  std::vector<int32_t> layers;  // of the model, ascending; their index here = in the page
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t page_tokens = 16;

@@ -42,7 +42,7 @@ void validate(const ModelConfig& config, const std::string& subject) {
   require_range(subject, "layers", config.num_layers, 1, 1024);
   require_range(subject, "attention heads", config.num_heads, 1, 1024);
   require_range(subject, "key/value heads", config.num_kv_heads, 1, config.num_heads);
-  require_range(subject, "head dimension", config.head_dim, 2, 1024);
+  require_range(subject, "head dimension", config.head_dim, 2, 512);  // as the kernels take
   require_range(subject, "context length", config.context_len, 1, 1 << 24);
   if (config.num_heads % config.num_kv_heads != 0) {
     throw ConfigError(subject + ": " + std::to_string(config.num_heads) +

@@ -46,8 +46,8 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool qk_norm = false;  // RMS norm of each q and k head before RoPE
   bool tied_embeddings = false;
-  std::vector<int32_t>
-      layer_windows;  // [num_layers]: 0 = full attention, else a token at p sees (p - window, p]
+  // [num_layers]: 0 = full attention, else a token at p sees (p - window, p]
+  std::vector<int32_t> layer_windows;
   RopeConfig rope;
   TokenId bos_id = -1;
   std::vector<TokenId> eos_ids;  // config and generation_config together, ascending

@@ -132,6 +132,8 @@ TEST_CASE("what is missing, wrong or unsupported is named in one line") {
   CHECK(contains(refusal(with(base_config(), {{"num_attention_heads", 0}})),
                  "attention heads: got 0"));
   CHECK(contains(refusal(with(base_config(), {{"num_key_value_heads", 3}})), "no multiple of 3"));
+  CHECK(contains(refusal(with(base_config(), {{"head_dim", 514}})),
+                 "head dimension: got 514, want 2 to 512"));
   CHECK(contains(refusal(with(base_config(), {{"max_position_embeddings", 0}})),
                  "context length: got 0"));
   CHECK(contains(refusal(with(base_config(), {{"num_hidden_layers", -3}})), "layers: got -3"));

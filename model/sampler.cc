@@ -16,7 +16,7 @@ namespace {
 constexpr float kGreedyTemperature = 1e-5F;  // below it, as 0
 
 // e^x for x in [-87, 0] to 2 ulp, free of branches and calls, so that the loop over a vocabulary
-// becomes vector code. kernels/sampling/sampling.cu has its twin.
+// becomes vector code. kernels/sampling/sample_cut.cuh has its twin.
 float exp_of_negative(float x) {
   constexpr float kRound =
       12582912.0F;  // 1.5 * 2^23: adding and taking it away rounds to an integer

@@ -44,8 +44,7 @@ class MappedFile final : public WeightSource {
 struct StoredTensor {
   std::string dtype_name;      // as the file calls it
   std::optional<Dtype> dtype;  // empty: a type that we cannot compute with
-  std::vector<int64_t>
-      shape;  // row-major, outermost dimension first (GGUF's order is turned round)
+  std::vector<int64_t> shape;  // row-major, outermost first (GGUF's order is turned round)
   const std::byte* data = nullptr;
   int64_t bytes = 0;
   const MappedFile* file = nullptr;  // that `data` points into

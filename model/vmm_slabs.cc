@@ -94,6 +94,13 @@ CUmemGenericAllocationHandle VmmSlabMemory::create(int64_t bytes) {
     properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     result = driver_.mem_create(&allocation, static_cast<size_t>(bytes), &properties_, 0);
   }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    int64_t mapped_bytes = 0;
+    for (const auto& slab : mapped_) mapped_bytes += slab.second;
+    throw ConfigError("KV pool on the GPU: got room for " + std::to_string(mapped_bytes >> 20) +
+                      " MiB of pages, want " + std::to_string(range_bytes_ >> 20) +
+                      " MiB (kv.pool_mib or gpu_memory_utilization is too high)");
+  }
   check(result, "no memory", bytes);
   return allocation;
 }

@@ -103,7 +103,8 @@ TEST_CASE("CUDA: a pool larger than the GPU is one clear error, and gives all me
   cuda_check(cudaMemGetInfo(&before, &total), "memory");
   const KvGroup group = group_of(32, 128, 64);
   const auto too_many = static_cast<int32_t>(total / group.page_bytes() + 10);
-  CHECK_THROWS_AS(PagePool(group, too_many, int64_t{1} << 30, vmm_slab_memory(0)), ConfigError);
+  CHECK_THROWS_WITH_AS(PagePool(group, too_many, int64_t{1} << 30, vmm_slab_memory(0)),
+                       doctest::Contains("got room for "), ConfigError);
   cuda_check(cudaMemGetInfo(&after, &total), "memory");
   CHECK(after + (64 << 20) > before);
 }

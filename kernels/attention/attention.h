@@ -28,7 +28,7 @@ struct AttentionBatch {
   const AttentionPlan* plan = nullptr;
 };
 
-//   q  T [rows, num_heads * head_dim], row r at q + r * q_stride (it lies inside the qkv buffer)
+//   q  T [rows, num_heads * head_dim], row r at q + r * q_stride (on CPU inside the qkv buffer)
 //   y  T [rows, num_heads * head_dim]
 // window: a token at position p sees positions (p - window, p]; 0 = all. soft_cap: logits = cap *
 // tanh(logits / cap); 0 = none. The sum over keys runs in blocks of fixed, absolute position

@@ -1,7 +1,6 @@
-#include <cuda_bf16.h>
-
 #include "base/check.h"
 #include "kernels/attention/attention_any_cuda.h"
+#include "kernels/attention/attention_plan.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/vec8.cuh"
@@ -10,13 +9,8 @@ namespace baton {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kMaxHeadDim = 256;
-constexpr int kLaneDims = kMaxHeadDim / 32;
+constexpr int kLaneDims = kAttentionHeadDimMax / 32;
 constexpr int kKeys = 32;  // at a time: one a lane
-
-__device__ float value_of(Bf16 x) {
-  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
-}
 
 __device__ float warp_max(float x) {
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -44,7 +38,7 @@ struct RunningSoftmax {
 
 __device__ float score(const AttentionArgs<Bf16>& args, const float* q, const Bf16* key) {
   float sum = 0;
-  for (int d = 0; d < args.kv.head_dim; ++d) sum += q[d] * value_of(key[d]);
+  for (int d = 0; d < args.kv.head_dim; ++d) sum += q[d] * bf16_low(key[d].bits);
   sum *= args.scale;
   return args.soft_cap > 0 ? args.soft_cap * tanhf(sum / args.soft_cap) : sum;
 }
@@ -68,14 +62,14 @@ __device__ void add_keys(const AttentionArgs<Bf16>& args, const AttentionSequenc
 #pragma unroll
     for (int i = 0; i < kLaneDims; ++i) {
       const int d = i * 32 + lane;
-      if (d < args.kv.head_dim) state.out[i] += share * value_of(value[d]);
+      if (d < args.kv.head_dim) state.out[i] += share * bf16_low(value[d].bits);
     }
   }
 }
 
 // A block takes one query head of one sequence, a warp one token of it after the other.
 __global__ void attention_any_kernel(AttentionArgs<Bf16> args) {
-  __shared__ float queries[kWarps][kMaxHeadDim];
+  __shared__ float queries[kWarps][kAttentionHeadDimMax];
   wait_for_previous_kernels();
   const AttentionSequence sequence = args.batch.sequences[blockIdx.x];
   const int head = static_cast<int>(blockIdx.y), dim = args.kv.head_dim;
@@ -87,7 +81,7 @@ __global__ void attention_any_kernel(AttentionArgs<Bf16> args) {
   for (int token = warp; token < rows; token += kWarps) {
     const int64_t row = sequence.row + token;
     for (int d = lane; d < dim; d += 32) {
-      q[d] = value_of(args.q[row * args.q_stride + head * dim + d]);
+      q[d] = bf16_low(args.q[row * args.q_stride + head * dim + d].bits);
     }
     __syncwarp();
     RunningSoftmax state;
@@ -103,8 +97,7 @@ __global__ void attention_any_kernel(AttentionArgs<Bf16> args) {
     for (int i = 0; i < kLaneDims; ++i) {
       const int d = i * 32 + lane;
       if (d >= dim) break;
-      const uint32_t bits = bf16_pair(state.out[i] * scale, 0);
-      args.y[(row * args.num_heads + head) * dim + d] = {static_cast<uint16_t>(bits & 0xffff)};
+      args.y[(row * args.num_heads + head) * dim + d] = {bf16_bits(state.out[i] * scale)};
     }
     __syncwarp();
   }
@@ -113,7 +106,7 @@ __global__ void attention_any_kernel(AttentionArgs<Bf16> args) {
 }  // namespace
 
 void attention_any_cuda(const AttentionArgs<Bf16>& args, cudaStream_t stream) {
-  CHECK_LE(args.kv.head_dim, kMaxHeadDim) << "attention";
+  CHECK_LE(args.kv.head_dim, kAttentionHeadDimMax) << "attention";
   launch("attention",
          {.grid = dim3(static_cast<unsigned>(args.batch.num_sequences),
                        static_cast<unsigned>(args.num_heads)),

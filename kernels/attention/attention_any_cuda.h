@@ -1,5 +1,5 @@
 // Attention for head sizes that have no tensor-core kernel (tiny models, odd shapes): correct and
-// plain, any head_dim up to 256. Same contract as attention_cuda.h; needs no plan.
+// plain, any head_dim up to kAttentionHeadDimMax. Same contract as attention_cuda.h; needs no plan.
 #pragma once
 
 #include <cuda_runtime.h>

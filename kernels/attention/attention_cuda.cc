@@ -18,8 +18,8 @@ AttentionParams params_of(const AttentionArgs<Bf16>& args) {
   CHECK_EQ(args.kv.page_bytes % 16, 0) << "pages want 16-byte alignment";
   CHECK_EQ(args.kv.layer_offset % 16, 0) << "pages want 16-byte alignment";
   const bool capped = args.soft_cap > 0;
-  return {.q = reinterpret_cast<const __nv_bfloat16*>(args.q),
-          .y = reinterpret_cast<__nv_bfloat16*>(args.y),
+  return {.q = args.q,
+          .y = args.y,
           .q_stride = args.q_stride,
           .y_stride = static_cast<int64_t>(args.num_heads) * args.kv.head_dim,
           .sequences = args.batch.sequences,

@@ -4,6 +4,7 @@
 // half. Times are medians of replays of a graph with one launch a layer, so that every launch finds
 // its K and V outside L2; candidate and floor take turns.
 #include <cstdio>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -120,11 +121,7 @@ class Bench {
   CudaStream stream_;
 };
 
-}  // namespace
-}  // namespace baton
-
-int main() {
-  using namespace baton;
+void run() {
   std::printf("%s\n", open_cuda_device(0).name.c_str());
   {
     Bench bench(128);
@@ -148,5 +145,16 @@ int main() {
     bench.measure(128, 1, 2047);
     for (const int32_t tokens : {2048, 8192}) bench.measure(1, tokens, 0);
   }
-  return 0;
+}
+
+}  // namespace
+}  // namespace baton
+
+int main() {
+  try {
+    baton::run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/testing.h"
+#include "kernels/cuda/graph.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/testing.h"
 
@@ -95,16 +96,11 @@ class Fixture {
     cuda_check(cudaStreamBeginCapture(step.stream.get(), cudaStreamCaptureModeThreadLocal),
                "graph");
     for (int layer = 0; layer < 3; ++layer) step.enqueue();
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    cuda_check(cudaStreamEndCapture(step.stream.get(), &graph), "graph");
-    cuda_check(cudaGraphInstantiate(&exec, graph, 0), "graph");
+    CudaGraph graph;
+    graph.end_capture(step.stream.get());
     step.load(members);
-    cuda_check(cudaGraphLaunch(exec, step.stream.get()), "graph");
-    std::vector<uint16_t> y = step.result();
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
-    return y;
+    graph.launch(step.stream.get());
+    return step.result();
   }
   std::vector<uint16_t> run_all() const {
     std::vector<size_t> all(chunks_.size());

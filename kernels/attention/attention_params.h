@@ -2,7 +2,6 @@
 // size, because each takes a while to compile. Called by attention_cuda only.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -10,13 +9,14 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_plan.h"
+#include "kernels/bf16.h"
 
 namespace baton {
 
 // The arguments of a kernel: AttentionArgs and AttentionPlan on the device, flat.
 struct AttentionParams {
-  const __nv_bfloat16* q;
-  __nv_bfloat16* y;
+  const Bf16* q;
+  Bf16* y;
   int64_t q_stride;
   int64_t y_stride;
   const AttentionSequence* sequences;

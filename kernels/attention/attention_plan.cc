@@ -61,6 +61,7 @@ AttentionPlanner::AttentionPlanner(const AttentionShape& shape, int32_t max_sequ
       max_tokens_(max_tokens),
       num_sms_(num_sms) {
   CHECK_EQ(group_ * shape.num_kv_heads, shape.num_heads) << "query heads, KV heads x group";
+  CHECK_LE(group_, kAttentionGroupMax) << "query heads a KV head";
 }
 
 // As many as one sequence an SM could fill: those beyond are not split.

@@ -16,9 +16,11 @@
 
 namespace baton {
 
-inline constexpr int32_t kDecodeMaxTokens = 8;  // up to here the decode kernel takes a sequence
-inline constexpr int32_t kDecodeRows = 16;      // rows (token, head of the group) a decode item
-inline constexpr int32_t kDecodeTile = 64;      // keys at a time
+inline constexpr int32_t kAttentionHeadDimMax = 256;
+inline constexpr int32_t kAttentionGroupMax = 16;  // query heads a KV head
+inline constexpr int32_t kDecodeMaxTokens = 8;     // up to here the decode kernel takes a sequence
+inline constexpr int32_t kDecodeRows = 16;         // rows (token, head of the group) a decode item
+inline constexpr int32_t kDecodeTile = 64;         // keys at a time
 inline constexpr int32_t kDecodeCtasPerSm = 2;
 inline constexpr int32_t kPrefillRows = 128;  // rows (token, head of the group) a prefill item
 

@@ -1,13 +1,12 @@
-// What the attention kernels share: tensor core and copy instructions, the score's transformation
-// and the arithmetic of running softmax sums. Device code only.
+// What the attention kernels share: loads of tensor core operands, the score's transformation and
+// the arithmetic of running softmax sums. Device code only.
 #pragma once
-
-#include <cuda_bf16.h>
 
 #include <cstdint>
 
 #include "kernels/attention/attention_params.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/vec8.cuh"
 
 namespace baton {
 
@@ -30,22 +29,6 @@ __device__ __forceinline__ void copy_or_zero(uint32_t to, const void* from, bool
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
                "l"(__cvta_generic_to_global(from)), "r"(wanted ? 16 : 0)
                : "memory");
-}
-
-// c[16 x 8] += a[16 x 16] * b[16 x 8]. Of c a thread has row lane / 4, columns 2 (lane % 4) and the
-// next, in c[0], c[1], and the same of row lane / 4 + 8 in c[2], c[3].
-__device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                    uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
 inline constexpr uint32_t kTwoOnes = 0x3f803f80;  // bf16

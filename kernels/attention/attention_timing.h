@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/attention/attention_cuda.h"
-#include "kernels/cuda/error.h"
+#include "kernels/cuda/graph_timing.h"
 #include "kernels/cuda/memory.h"
 
 namespace baton {
@@ -27,29 +27,24 @@ class TimedAttention {
       : shape_(shape),
         kv_(pages),
         pages_each_((first_pos + num_tokens + pages.page_tokens - 1) / pages.page_tokens),
-        tables_(int64_t{4} * count * pages_each_),
-        sequences_(int64_t{sizeof(AttentionSequence)} * count),
+        tables_(on_gpu(random_tables(num_pages, int64_t{count} * pages_each_))),
         planner_(shape, count, count * num_tokens, num_sms),
         lists_host_(planner_.lists_bytes()),
         lists_(planner_.lists_bytes()),
         scratch_(planner_.scratch_bytes()),
         q_(q),
         y_(y) {
-    std::vector<int32_t> order(static_cast<size_t>(num_pages));
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), std::mt19937(7));
-    std::vector<int32_t> tables(static_cast<size_t>(count) * pages_each_);
-    for (size_t i = 0; i < tables.size(); ++i) tables[i] = order[i % order.size()];
-    upload(tables_, tables.data());
     std::vector<AttentionSequence> sequences;
     for (int32_t s = 0; s < count; ++s) {
       sequences.push_back(
           {s * num_tokens, num_tokens, first_pos, tables_.as<int32_t>() + s * pages_each_});
     }
-    upload(sequences_, sequences.data());
+    sequences_ = on_gpu(sequences);
     cuda_check(cudaMemset(scratch_.data(), 0, static_cast<size_t>(scratch_.bytes())), "clear");
     planner_.make_plan(sequences, {lists_host_.data(), lists_.data(), scratch_.data()}, &plan_);
-    upload(lists_, lists_host_.data());
+    cuda_check(cudaMemcpy(lists_.data(), lists_host_.data(), static_cast<size_t>(lists_.bytes()),
+                          cudaMemcpyHostToDevice),
+               "lists");
     batch_ = {sequences_.as<AttentionSequence>(), count, &plan_};
   }
   TimedAttention(const TimedAttention&) = delete;
@@ -74,15 +69,20 @@ class TimedAttention {
   int32_t pages_each() const { return pages_each_; }
 
  private:
-  static void upload(const DeviceBuffer& to, const void* from) {
-    cuda_check(cudaMemcpy(to.data(), from, static_cast<size_t>(to.bytes()), cudaMemcpyHostToDevice),
-               "upload");
+  static std::vector<int32_t> random_tables(int32_t num_pages, int64_t entries) {
+    std::vector<int32_t> order(static_cast<size_t>(num_pages));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+    std::vector<int32_t> tables(static_cast<size_t>(entries));
+    for (size_t i = 0; i < tables.size(); ++i) tables[i] = order[i % order.size()];
+    return tables;
   }
 
   const AttentionShape shape_;
   const PagedLayer kv_;
   const int32_t pages_each_;
-  const DeviceBuffer tables_, sequences_;
+  const DeviceBuffer tables_;
+  DeviceBuffer sequences_;
   const AttentionPlanner planner_;
   const PinnedBuffer lists_host_;
   const DeviceBuffer lists_, scratch_;

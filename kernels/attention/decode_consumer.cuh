@@ -85,8 +85,8 @@ struct DecodeConsumer {
         uint32_t k[4];
         // With an odd number of steps half of the last load is not used.
         load_matrices(k, key_row + Layout::column_offset(2 * s, lane / 8, lane % 8));
-        mma(even, q[s], k[0], k[1]);
-        if (s + 1 < kSteps) mma(odd, q[s + 1], k[2], k[3]);
+        mma_16x8x16<Bf16>(even, q[s], k[0], k[1]);
+        if (s + 1 < kSteps) mma_16x8x16<Bf16>(odd, q[s + 1], k[2], k[3]);
       }
 #pragma unroll
       for (int e = 0; e < 4; ++e) scores[m][e] = even[e] + odd[e];
@@ -146,7 +146,7 @@ struct DecodeConsumer {
       factor[h] = exp2_fast(unit.max[h] - reference);
       unit.max[h] = largest;
       for (int m = 0; m < 2; ++m) {
-        const uint32_t pair = pack_bf16(exp2_fast(scores[m][2 * h] - reference),
+        const uint32_t pair = bf16_pair(exp2_fast(scores[m][2 * h] - reference),
                                         exp2_fast(scores[m][2 * h + 1] - reference));
         const uint32_t at =
             weights + 2 * (row(h) * Layout::kWeightsStride + (2 * warp + m) * 8 + lane % 4 * 2);
@@ -164,7 +164,7 @@ struct DecodeConsumer {
     for (int s = 0; s < kDecodeTile / 16; ++s) {
       uint32_t w[4];
       load_matrices(w, from + s * 32);
-      mma(unit.total, w, kTwoOnes, kTwoOnes);
+      mma_16x8x16<Bf16>(unit.total, w, kTwoOnes, kTwoOnes);
 #pragma unroll
       for (int pair = 0; pair < kPairs; ++pair) {
         if (!has_pair(pair)) continue;
@@ -172,8 +172,8 @@ struct DecodeConsumer {
         load_matrices_transposed(
             v, values + (16 * s + lane % 16) * 128 +
                    Layout::column_offset(2 * warp + 8 * pair, lane / 16, lane % 8));
-        mma(unit.out[2 * pair], w, v[0], v[1]);
-        mma(unit.out[2 * pair + 1], w, v[2], v[3]);
+        mma_16x8x16<Bf16>(unit.out[2 * pair], w, v[0], v[1]);
+        mma_16x8x16<Bf16>(unit.out[2 * pair + 1], w, v[2], v[3]);
       }
     }
   }
@@ -255,12 +255,12 @@ struct DecodeConsumer {
       }
       const float inverse = inverse_of(total);
       *reinterpret_cast<uint2*>(y_of(r) + column) =
-          make_uint2(pack_bf16(out[0] * inverse, out[1] * inverse),
-                     pack_bf16(out[2] * inverse, out[3] * inverse));
+          make_uint2(bf16_pair(out[0] * inverse, out[1] * inverse),
+                     bf16_pair(out[2] * inverse, out[3] * inverse));
     }
   }
 
-  __device__ __nv_bfloat16* y_of(int32_t row) const {
+  __device__ Bf16* y_of(int32_t row) const {
     const int32_t head = info->first_head + row;
     return p.y + (info->y_row + head / p.group) * p.y_stride +
            (info->kv_head * p.group + head % p.group) * kDim;
@@ -273,13 +273,13 @@ struct DecodeConsumer {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (row(h) >= info->rows) continue;
-      __nv_bfloat16* y = y_of(row(h));
+      Bf16* y = y_of(row(h));
       const float inverse = inverse_of(sums.total[2 * h]);
 #pragma unroll
       for (int b = 0; b < 2 * kPairs; ++b) {
         if (!has_pair(b / 2)) continue;
         *reinterpret_cast<uint32_t*>(y + column(b)) =
-            pack_bf16(sums.out[b][2 * h] * inverse, sums.out[b][2 * h + 1] * inverse);
+            bf16_pair(sums.out[b][2 * h] * inverse, sums.out[b][2 * h + 1] * inverse);
       }
     }
   }

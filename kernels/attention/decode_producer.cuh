@@ -217,8 +217,8 @@ struct DecodeProducer {
   __device__ void copy_q(const DecodeStageInfo& stage, uint32_t barrier) {
     if (lane >= stage.rows) return;
     const int32_t head = stage.first_head + lane;
-    const __nv_bfloat16* q = p.q + (stage.y_row + head / p.group) * p.q_stride +
-                             (stage.kv_head * p.group + head % p.group) * kDim;
+    const Bf16* q = p.q + (stage.y_row + head / p.group) * p.q_stride +
+                    (stage.kv_head * p.group + head % p.group) * kDim;
     bulk_copy(shared_address(shared + Layout::kQAt) + lane * Layout::kRowBytes, q,
               Layout::kRowBytes, barrier);
   }

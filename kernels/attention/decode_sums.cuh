@@ -20,8 +20,8 @@ __device__ __forceinline__ Factors factors(float earlier_max, float later_max) {
 }
 
 // Sums of exp2(score - max) * value for this thread's elements: of pair p (16 columns) of head_dim,
-// out[2p] its first 8 columns and out[2p + 1] the others, as mma() lays them out. total[0] and
-// total[2] are the sums of weights of the thread's two rows.
+// out[2p] its first 8 columns and out[2p + 1] the others, as mma_16x8x16 lays them out. total[0]
+// and total[2] are the sums of weights of the thread's two rows.
 template <int kPairs>
 struct DecodeSums {
   float max[2];

@@ -7,53 +7,53 @@
 #pragma once
 
 #include "kernels/attention/attention_pages_map.h"
-#include "kernels/attention/prefill_hopper_consumer.cuh"
-#include "kernels/attention/prefill_hopper_producer.cuh"
+#include "kernels/attention/prefill_consumer.cuh"
+#include "kernels/attention/prefill_producer.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace baton {
 
 template <int kDim>
-__global__ void __launch_bounds__(kHopperThreads, 1)
-    prefill_attention_kernel(const __grid_constant__ HopperParams params,
+__global__ void __launch_bounds__(kPrefillThreads, 1)
+    prefill_attention_kernel(const __grid_constant__ PrefillParams params,
                              const __grid_constant__ CUtensorMap map) {
-  using Layout = HopperLayout<kDim>;
+  using Layout = PrefillLayout<kDim>;
   extern __shared__ unsigned char memory[];
-  const HopperShared<kDim> shared = {(shared_address(memory) + 1023) & ~1023u};
+  const PrefillShared<kDim> shared = {(shared_address(memory) + 1023) & ~1023u};
   if (threadIdx.x == 0) {
     for (int s = 0; s < 2 * Layout::kStages; ++s) {
       barrier_init(shared.keys_full(s), 1);
-      barrier_init(shared.empty(shared.keys_full(s)), 2 * kGroupThreads / 32);
+      barrier_init(shared.empty(shared.keys_full(s)), 2 * kWarpgroupThreads / 32);
     }
     for (int slot = 0; slot < 2; ++slot) {
       barrier_init(shared.item_full(slot), 1);
-      barrier_init(shared.empty(shared.item_full(slot)), 2 * kGroupThreads + kQLoaders);
+      barrier_init(shared.empty(shared.item_full(slot)), 2 * kWarpgroupThreads + kQLoaders);
       barrier_init(shared.q_full(slot), kQLoaders);
-      barrier_init(shared.empty(shared.q_full(slot)), 2 * kGroupThreads / 32);
+      barrier_init(shared.empty(shared.q_full(slot)), 2 * kWarpgroupThreads / 32);
     }
     barrier_init_fence();
   }
   __syncthreads();
   wait_for_previous_kernels();
-  const int32_t group = static_cast<int32_t>(threadIdx.x) / kGroupThreads;
-  if (group == 0) {
+  const int32_t warpgroup = static_cast<int32_t>(threadIdx.x) / kWarpgroupThreads;
+  if (warpgroup == 0) {
     give_up_registers<40>();
     if (threadIdx.x < 32) {
-      HopperProducer<kDim>{params, map, shared, static_cast<int32_t>(threadIdx.x)}.run();
+      PrefillProducer<kDim>{params, map, shared, static_cast<int32_t>(threadIdx.x)}.run();
     } else {
-      HopperQLoader<kDim>{params.attention, shared, static_cast<int32_t>(threadIdx.x) - 32}.run();
+      PrefillQLoader<kDim>{params.attention, shared, static_cast<int32_t>(threadIdx.x) - 32}.run();
     }
   } else {
     take_registers<232>();
-    HopperConsumer<kDim>{params.attention, shared, group - 1,
-                         static_cast<int32_t>(threadIdx.x) % kGroupThreads}
+    PrefillConsumer<kDim>{params.attention, shared, warpgroup - 1,
+                          static_cast<int32_t>(threadIdx.x) % kWarpgroupThreads}
         .run();
   }
 }
 
 template <int kDim>
 void launch_prefill_attention(const AttentionParams& params, cudaStream_t stream) {
-  using Layout = HopperLayout<kDim>;
+  using Layout = PrefillLayout<kDim>;
   const auto kernel = prefill_attention_kernel<kDim>;
   cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   Layout::kSharedBytes),
@@ -62,9 +62,9 @@ void launch_prefill_attention(const AttentionParams& params, cudaStream_t stream
   while (params.page_tokens % box_tokens != 0) box_tokens /= 2;
   launch("prefill attention",
          {.grid = dim3(static_cast<unsigned>(params.plan.num_sms)),
-          .block = dim3(kHopperThreads),
+          .block = dim3(kPrefillThreads),
           .shared_bytes = Layout::kSharedBytes},
-         stream, kernel, HopperParams{params, box_tokens},
+         stream, kernel, PrefillParams{params, box_tokens},
          pages_map(params, kDim, box_tokens, CU_TENSOR_MAP_L2_PROMOTION_L2_256B));
 }
 

@@ -52,8 +52,7 @@ CudaDevice open_cuda_device(int32_t index) {
   CudaDevice device{.index = index,
                     .name = properties.name,
                     .capability = properties.major * 10 + properties.minor,
-                    .num_sms = properties.multiProcessorCount,
-                    .total_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
+                    .num_sms = properties.multiProcessorCount};
   if (device.capability != kCapability) {
     throw ConfigError(name + ": " + device.name + " has compute capability " +
                       std::to_string(properties.major) + "." + std::to_string(properties.minor) +

@@ -11,7 +11,6 @@ struct CudaDevice {
   std::string name;        // "NVIDIA H200"
   int32_t capability = 0;  // 90: major * 10 + minor
   int32_t num_sms = 0;
-  int64_t total_bytes = 0;
 };
 
 // Number of usable GPUs; 0 where there is no driver. Never throws.

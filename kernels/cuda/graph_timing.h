@@ -1,5 +1,6 @@
-// Times what is enqueued on a stream, for benchmarks: recorded as a graph, replayed, medians.
-// Candidates take turns, because a GPU's clocks fall under load.
+// For benchmarks: times what is enqueued on a stream, recorded as a graph, replayed, medians;
+// candidates take turns, because a GPU's clocks fall under load. And what brings their inputs to
+// the GPU.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "kernels/cuda/error.h"
 #include "kernels/cuda/graph.h"
+#include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
 
 namespace baton {
@@ -18,6 +20,14 @@ using Enqueue = std::function<void(cudaStream_t)>;
 inline double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
+}
+
+template <typename E>
+DeviceBuffer on_gpu(const std::vector<E>& values) {
+  DeviceBuffer buffer(static_cast<int64_t>(values.size() * sizeof(E)));
+  cuda_check(cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(E), cudaMemcpyDefault),
+             "copy to the GPU");
+  return buffer;
 }
 
 // Runs it once, because CUDA loads kernels at their first use, and records it. An invalid graph

@@ -1,6 +1,6 @@
 // Launches kernels. Our kernels form a chain in which each may start while the one before it still
 // runs (programmatic dependent launch): blocks get their places and load what does not depend on
-// earlier kernels, then wait_for_previous_kernels() (ptx.h). RULE: a kernel launched with
+// earlier kernels, then wait_for_previous_kernels() (ptx.cuh). RULE: a kernel launched with
 // `early_start` waits there before it touches anything that an earlier kernel writes or reads.
 #pragma once
 

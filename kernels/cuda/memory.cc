@@ -24,8 +24,9 @@ std::byte* DeviceMemory::allocate(int64_t bytes) {
     cudaGetLastError();  // not sticky: whoever catches this can go on
     size_t free = 0, total = 0;
     cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    throw ConfigError("GPU memory: got " + std::to_string(free) + " of " + std::to_string(total) +
-                      " bytes free, want " + std::to_string(bytes) + " more");
+    throw ConfigError("GPU memory: got " + std::to_string(free >> 20) + " of " +
+                      std::to_string(total >> 20) + " MiB free, want " +
+                      std::to_string((bytes >> 20) + 1) + " MiB more");
   }
   cuda_check(error, "cudaMalloc");
   return static_cast<std::byte*>(data);
@@ -40,7 +41,8 @@ std::byte* PinnedMemory::allocate(int64_t bytes) {
   const cudaError_t error = cudaMallocHost(&data, at_least_one(bytes));
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    throw ConfigError("pinned host memory: none left for " + std::to_string(bytes) + " bytes");
+    throw ConfigError("pinned host memory: none left for " + std::to_string((bytes >> 20) + 1) +
+                      " MiB");
   }
   cuda_check(error, "cudaMallocHost");
   return static_cast<std::byte*>(data);

@@ -8,8 +8,8 @@
 
 namespace baton {
 
-// cudaMalloc. Throws ConfigError("... GPU memory: got <free> bytes free, want <bytes>") when it is
-// short.
+// cudaMalloc. Throws ConfigError("GPU memory: got <free> of <all> MiB free, want <n> MiB more")
+// when it is short.
 struct DeviceMemory {
   static std::byte* allocate(int64_t bytes);
   static void free(std::byte* data);

@@ -116,11 +116,6 @@ __device__ __forceinline__ int32_t add_acquire_release(int32_t* counter, int32_t
   return before;
 }
 
-// A barrier of `threads` threads of the block.
-__device__ __forceinline__ void group_sync(int32_t id, int32_t threads) {
-  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // A place in a ring of kStages and the parity of its barriers.
 template <int kStages>
 struct RingPosition {

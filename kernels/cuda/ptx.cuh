@@ -41,23 +41,17 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-struct MmaA {
-  uint32_t v[4];
-};
-struct MmaB {
-  uint32_t v[2];
-};
 // sums [16, 8] += a [16, 16] b [16, 8]; lane (g, t) = (lane / 4, lane % 4) holds pairs of a from
 // row g, g + 8 (cols 2 t), g, g + 8 (cols 2 t + 8), of b col g (rows 2 t, 2 t + 8), and sums of row
-// g (cols 2 t, 2 t + 1) and g + 8.
-// E: Bf16 or F16.
+// g (cols 2 t, 2 t + 1) and g + 8. E: Bf16 or F16.
 template <typename E>
-__device__ __forceinline__ void mma_16x8x16(float (&sums)[4], MmaA a, MmaB b) {
+__device__ __forceinline__ void mma_16x8x16(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1) {
 #define BATON_MMA(type)                                                               \
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
                ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
                : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])           \
-               : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b.v[0]), "r"(b.v[1]))
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
   if constexpr (std::is_same_v<E, F16>) {
     BATON_MMA("f16");
   } else {
@@ -89,9 +83,13 @@ __device__ __forceinline__ float4 load_shared_of(const float* shared, uint32_t r
   return v;
 }
 
-// A barrier of `count` threads (whole warps); `id` 1..15, 0 is __syncthreads'.
-__device__ __forceinline__ void sync_threads_of(int id, int count) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
+// A barrier of `threads` threads of the block (whole warps); `id` 1..15, 0 is __syncthreads'.
+__device__ __forceinline__ void group_sync(int32_t id, int32_t threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// The same where all lanes of a warp come at once.
+__device__ __forceinline__ void group_sync_aligned(int32_t id, int32_t threads) {
+  asm volatile("barrier.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 }  // namespace baton

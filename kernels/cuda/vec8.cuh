@@ -33,6 +33,12 @@ __device__ __forceinline__ uint32_t half_pair(float low, float high) {
   asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
+__device__ __forceinline__ uint16_t bf16_bits(float x) {
+  return static_cast<uint16_t>(bf16_pair(x, 0));
+}
+__device__ __forceinline__ uint16_t half_bits(float x) {
+  return static_cast<uint16_t>(half_pair(x, 0));
+}
 // Infinity, which cuBLASLt's products give there, becomes f16's largest value too; NaN stays.
 __device__ __forceinline__ float2 half_values(uint32_t pair) {
   const __half2 largest = __float2half2_rn(65504.0f);

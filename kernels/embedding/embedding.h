@@ -1,4 +1,4 @@
-// Rows of the embedding table, expanded to the activations' type.
+// Rows of the embedding table, expanded to the type of the residual.
 #pragma once
 
 #include <cstdint>

@@ -124,7 +124,7 @@ std::string shipped_cublas(const CudaDevice& device) {
 std::vector<SmallChoice> small_choices(const CudaDevice& device, const GemmProblem& problem) {
   std::vector<SmallChoice> choices = {{SmallKernel::kCublas, {}}, {SmallKernel::kSkinny, {}}};
   for (const int32_t slices : {1, 2, 4, 8}) {
-    if (slices * 64 > problem.cols) break;
+    if (slices * kGemmStageCols > problem.cols) break;
     for (const int32_t tile_rows_max : {kTileRowsMax, kLowTileRows}) {
       const SmallChoice choice = {
           SmallKernel::kStream,

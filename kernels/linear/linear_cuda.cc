@@ -1,5 +1,8 @@
 #include "kernels/linear/linear_cuda.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 #include "kernels/linear/bias_cuda.h"
 #include "kernels/linear/skinny_gemm.h"
@@ -14,6 +17,9 @@ Product product_of(const LinearArgs<T, Out>& args, GemmEpilogue epilogue) {
   const auto& weight = static_cast<const CudaLinearWeight&>(*args.weight);
   CHECK((weight.input() == MatrixInput::kNormed) == has_half_operands(epilogue))
       << "linear: the weight was prepared for another input";
+  CHECK_LE(std::max(weight.rows(), weight.cols()), int64_t{INT32_MAX}) << "linear";
+  CHECK_EQ((reinterpret_cast<uintptr_t>(args.x) | reinterpret_cast<uintptr_t>(args.y)) % 16, 0U)
+      << "linear: x and y want 16-byte alignment";
   Product product;
   product.weight = weight.bits();
   product.x = reinterpret_cast<const uint16_t*>(args.x);
@@ -55,7 +61,7 @@ SmallChoice CudaLinear::choose(const GemmKey& product) const {
 
 // False: cuBLASLt computes it.
 bool CudaLinear::run_small(const SmallGemmArgs& args, cudaStream_t stream) {
-  if (args.num_tokens > kStreamTokensMax || !small_gemm_takes(args.rows, args.cols)) return false;
+  if (args.num_tokens > kStreamTokensMax || !small_gemm_takes(args.cols)) return false;
   if (deterministic_) {
     stream_gemm(args, plan_stream_gemm(args.rows, args.cols, num_sms_), stream);
     return true;

@@ -3,17 +3,16 @@
 // outputs. Written by pack_weight, read by linear_isa.cc.
 //
 // A *group* is 16 rows; a *cell* is 32 columns of a group. Group after group, cell after cell:
-//   K formats, before every 8 cells: float16 d[16], then float16 dmin[16] (not in Q6_K)
-//   scales      float16 d[16], then float16 m[16] where the format has a minimum; in K formats
-//   uint8 scale[16] and
-//               uint8 min[16]; in Q6_K int8 scale[16] of columns 0-15, then int8 scale[16] of
-//               columns 16-31
-//   high bits   Q5: 64 bytes, byte 4 r + j: bit i belongs to row r, column 4 i + j; Q6: two times
-//   64 bytes, the first
-//               for columns 0-15: bits 2 i and 2 i + 1 belong to column 4 i + j
-//   low bits    4 times 64 bytes, byte 4 r + j of the i-th: low nibble column 4 i + j, high nibble
-//   column 16 + 4 i + j;
-//               Q8_0: 8 times 64 bytes, one signed byte a column
+//   super scales  K formats, before every 8 cells: float16 d[16], then float16 dmin[16] (not in
+//                 Q6_K)
+//   scales        float16 d[16], then float16 m[16] where the format has a minimum; in K formats
+//                 uint8 scale[16] and uint8 min[16]; in Q6_K int8 scale[16] of columns 0-15, then
+//                 int8 scale[16] of columns 16-31
+//   high bits     Q5: 64 bytes, byte 4 r + j: bit i belongs to row r, column 4 i + j; Q6: two times
+//                 64 bytes, the first for columns 0-15: bits 2 i and 2 i + 1 belong to column
+//                 4 i + j
+//   low bits      4 times 64 bytes, byte 4 r + j of the i-th: low nibble column 4 i + j, high
+//                 nibble column 16 + 4 i + j; Q8_0: 8 times 64 bytes, one signed byte a column
 // Rows beyond the last are zero in every field.
 #pragma once
 

@@ -36,11 +36,11 @@ __device__ void multiply_stage(const Ring<S>& ring, int stage, Sums<S>& sums) {
       const uint4 b = ring.weight(stage, m * kTileRows + g + 8, 4 * half + t);
 #pragma unroll
       for (int n = 0; n < S::kNTiles; ++n) {
-        mma_16x8x16<E>(sums[m][n], {a.x, b.x, a.y, b.y}, {x[n].x, x[n].y});
+        mma_16x8x16<E>(sums[m][n], {a.x, b.x, a.y, b.y}, x[n].x, x[n].y);
       }
 #pragma unroll
       for (int n = 0; n < S::kNTiles; ++n) {
-        mma_16x8x16<E>(sums[m][n], {a.z, b.z, a.w, b.w}, {x[n].z, x[n].w});
+        mma_16x8x16<E>(sums[m][n], {a.z, b.z, a.w, b.w}, x[n].z, x[n].w);
       }
     }
   }
@@ -67,7 +67,7 @@ __device__ __forceinline__ void multiply(const Ring<S>& ring, int count, int sli
       refill(stage);
     } else {
       // Everybody's copies of this stage have arrived, and everybody is done with the last one.
-      sync_threads_of(1 + slice_warp, S::kRowWarps * 32);
+      group_sync_aligned(1 + slice_warp, S::kRowWarps * 32);
       refill(stage == 0 ? S::kStages - 1 : stage - 1);
       multiply_stage<S, E>(ring, stage, sums);
     }
@@ -124,11 +124,11 @@ __global__ void __launch_bounds__(S::kThreads, 1) skinny_gemm_kernel(const Small
   const int slice_warp = warp / S::kRowWarps;
   const int first_row = blockIdx.x / S::kCluster * S::kRows;
   const int slice = blockIdx.x % S::kCluster * S::kSliceWarps + slice_warp;
-  const int stages_of_all = args.cols / kStageCols;
+  const int stages_of_all = args.cols / kGemmStageCols;
   const int begin = stages_of_all * slice / kSlices;
   const int count = stages_of_all * (slice + 1) / kSlices - begin;
 
-  const Ring<S> ring(args, shared, first_row + row_warp * S::kWarpRows, begin * kStageCols);
+  const Ring<S> ring(args, shared, first_row + row_warp * S::kWarpRows, begin * kGemmStageCols);
 #pragma unroll
   for (int s = 0; s < S::kAhead; ++s) {
     if (s < count) ring.load_weight(s, s);
@@ -222,7 +222,7 @@ void prepare_skinny_gemm() {
 }
 
 void skinny_gemm(const SmallGemmArgs& args, int32_t num_sms, cudaStream_t stream) {
-  CHECK(small_gemm_takes(args.rows, args.cols)) << "skinny_gemm";
+  CHECK(small_gemm_takes(args.cols)) << "skinny_gemm";
   CHECK_LE(args.num_tokens, kSkinnyTokensMax) << "skinny_gemm";
   if (args.num_tokens == 0) return;
   if (args.num_tokens <= 8) {

@@ -8,8 +8,7 @@
 
 namespace baton {
 
-constexpr int kSlices = 8;
-constexpr int kStageCols = 64;  // 128 bytes of a row; slices are whole numbers of stages
+constexpr int kSlices = 8;  // of whole numbers of stages
 constexpr int kTileRows = 16, kTileTokens = 8;
 
 template <int kMTiles_, int kNTiles_, int kRowWarps_, int kSliceWarps_, int kStages_>
@@ -81,7 +80,7 @@ class Ring {
     for (int row = 0; row < S::kWarpRows; row += 4) {
       if (row + lane_row_ < rows_) {
         copy_async_16(weights_ + stage * S::kWeightStage + row * 8 + to_,
-                      weight_ + row * cols_ + index * kStageCols);
+                      weight_ + row * cols_ + index * kGemmStageCols);
       }
     }
   }
@@ -91,7 +90,7 @@ class Ring {
     for (int token = 0; token < S::kNTiles * kTileTokens; token += 4) {
       if (token / 4 % S::kRowWarps == row_warp_ && token + lane_row_ < tokens_) {
         copy_async_16(xs_ + stage * S::kXStage + token * 8 + to_,
-                      x_ + token * cols_ + index * kStageCols);
+                      x_ + token * cols_ + index * kGemmStageCols);
       }
     }
   }

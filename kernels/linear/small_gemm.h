@@ -27,9 +27,12 @@ struct SmallGemmArgs {
   GemmEpilogue epilogue = GemmEpilogue::kStore;
 };
 
-// Whether the kernels take the shape, for every number of tokens up to theirs.
-constexpr bool small_gemm_takes(int64_t rows, int64_t cols) {
-  return cols % 64 == 0 && rows <= INT32_MAX && cols <= INT32_MAX;
+// The kernels take their operands in stages of so many columns: rows of 128 bytes.
+inline constexpr int32_t kGemmStageCols = 64;
+
+// Whether they take the shape, for every number of tokens up to theirs.
+constexpr bool small_gemm_takes(int64_t cols) {
+  return cols % kGemmStageCols == 0;
 }
 
 }  // namespace baton

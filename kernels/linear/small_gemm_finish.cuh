@@ -26,8 +26,7 @@ __device__ __forceinline__ void finish_one(const SmallGemmArgs& args, int token,
   if (args.bias != nullptr) sum += args.bias[row];
   const int64_t at = token * args.y_stride + row;
   if (args.epilogue == GemmEpilogue::kStore) {
-    const auto bits = static_cast<uint16_t>(half_pair(sum, 0) & 0xffff);
-    static_cast<uint16_t*>(args.y)[at] = bits;
+    static_cast<uint16_t*>(args.y)[at] = half_bits(sum);
     return;
   }
   float* y = static_cast<float*>(args.y) + at;

@@ -6,9 +6,9 @@
 // room beside one of this. Rows beyond a tile's are computed from whatever their places hold and
 // dropped.
 #include "base/check.h"
-#include "kernels/cuda/driver.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/wgmma_wide.cuh"
+#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/wgmma.cuh"
 #include "kernels/linear/small_gemm_finish.cuh"
 #include "kernels/linear/stream_gemm.h"
 #include "kernels/linear/stream_gemm_ring.cuh"
@@ -34,7 +34,7 @@ struct FewTokens : Block<kTokens, kGroups * kMmas * kMmaRows> {
     const uint64_t x = tile_descriptor(x_at);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < kStageCols / 16; ++k) {
+    for (int k = 0; k < kGemmStageCols / 16; ++k) {
 #pragma unroll
       for (int m = 0; m < kMmas; ++m) {
         wgmma<E>(sums[m], weight + ((m * kMmaRows * kRowBytes + k * 32) >> 4), x + (k * 32 >> 4),
@@ -72,7 +72,7 @@ struct ManyTokens : Block<kGroups * kMmaRows, kRows> {
     const uint64_t x = tile_descriptor(x_at + first_token * kRowBytes);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < kStageCols / 16; ++k) {
+    for (int k = 0; k < kGemmStageCols / 16; ++k) {
       wgmma<E>(sums[0], x + (k * 32 >> 4), weight + (k * 32 >> 4), true);
     }
   }
@@ -184,21 +184,13 @@ __global__ void __launch_bounds__(kThreads, B::kBlocksPerSm)
   meet_cluster();  // the other blocks may still read our sums
 }
 
-// A row-major matrix of 16-bit elements, copied in boxes of box_rows rows of 128 bytes.
+// A row-major matrix, copied in boxes of box_rows rows.
 CUtensorMap matrix_map(const uint16_t* data, int64_t rows, int64_t cols, int32_t box_rows) {
-  static const CudaDriver driver = load_cuda_driver();  // looked up once
   const uint64_t sizes[] = {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)};
-  const uint64_t strides[] = {static_cast<uint64_t>(cols) * sizeof(*data)};
-  const uint32_t box[] = {kStageCols, static_cast<uint32_t>(box_rows)};
-  const uint32_t steps[] = {1, 1};
-  CUtensorMap map;
-  driver_check(driver,
-               driver.tensor_map_encode_tiled(
-                   &map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, const_cast<uint16_t*>(data), sizes,
-                   strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-               "linear");
-  return map;
+  const uint64_t strides_bytes[] = {static_cast<uint64_t>(cols) * sizeof(*data)};
+  const uint32_t box[] = {kGemmStageCols, static_cast<uint32_t>(box_rows)};
+  return make_tensor_map("linear", data, sizes, strides_bytes, box,
+                         CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
 }
 
 template <typename B>
@@ -256,7 +248,7 @@ void prepare_stream_gemm() {
 }
 
 void stream_gemm(const SmallGemmArgs& args, const StreamPlan& plan, cudaStream_t stream) {
-  CHECK(small_gemm_takes(args.rows, args.cols)) << "stream_gemm";
+  CHECK(small_gemm_takes(args.cols)) << "stream_gemm";
   CHECK(is_stream_plan(plan)) << "stream_gemm";
   CHECK_LE(args.num_tokens, kStreamTokensMax) << "stream_gemm";
   if (args.num_tokens == 0) return;

@@ -8,8 +8,7 @@
 
 namespace baton {
 
-constexpr int kStageCols = 64;  // rows of 128 bytes: what the swizzle covers
-constexpr int kRowBytes = kStageCols * 2;
+constexpr int kRowBytes = kGemmStageCols * 2;  // of a stage: what the swizzle covers
 constexpr int kGroups = 2, kGroupThreads = 128;
 constexpr int kComputing = kGroups * kGroupThreads;
 constexpr int kThreads = kComputing + 32;
@@ -35,7 +34,7 @@ struct Part {
 
   __device__ Part(const StreamPlan& plan, int cols)
       : slice(blockIdx.x % plan.slices), first_row(blockIdx.x / plan.slices * plan.tile_rows) {
-    const int stages = cols / kStageCols;
+    const int stages = cols / kGemmStageCols;
     begin = stages * slice / plan.slices;
     end = stages * (slice + 1) / plan.slices;
   }
@@ -87,11 +86,11 @@ struct Copier {
 
   __device__ void copy_weight(int stage, int index) const {
     barrier_arrive_expect(ring.full(stage), (tile_rows + B::kTokens) * kRowBytes);
-    tensor_copy(ring.weight(stage), weight, ring.full(stage), index * kStageCols, part.first_row,
-                policy);
+    tensor_copy(ring.weight(stage), weight, ring.full(stage), index * kGemmStageCols,
+                part.first_row, policy);
   }
   __device__ void copy_x(int stage, int index) const {
-    tensor_copy(ring.x(stage), x, ring.full(stage), index * kStageCols, 0);
+    tensor_copy(ring.x(stage), x, ring.full(stage), index * kGemmStageCols, 0);
   }
   // What needs no earlier kernel.
   __device__ void begin() const {

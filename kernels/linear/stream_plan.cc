@@ -6,7 +6,6 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kStageCols = 64;
 // Tokens of a middling batch: what a block reads of x beside its rows of the weights.
 constexpr int64_t kTypicalTokens = 32;
 // What a wave of blocks takes beside reading, about 2 us, as so many rows of 128 bytes.
@@ -34,7 +33,7 @@ bool is_stream_plan(const StreamPlan& plan) {
 
 StreamPlan plan_stream_gemm(int64_t rows, int64_t cols, int32_t num_sms, int32_t slices,
                             int32_t tile_rows_max) {
-  const int64_t stages = ceil_div(cols, kStageCols);
+  const int64_t stages = ceil_div(cols, kGemmStageCols);
   StreamPlan best;
   int64_t best_cost = INT64_MAX;
   for (const int32_t s : {1, 2, 4, 8}) {

@@ -71,7 +71,7 @@ void rms_norm_cuda(const RmsNormArgs<float, F16>& args, cudaStream_t stream) {
   CHECK_EQ(args.cols % kVecElems, 0) << "rms_norm";
   CHECK_EQ(args.x_stride % kVecElems, 0) << "rms_norm";
   CHECK_EQ(args.y_stride % kVecElems, 0) << "rms_norm";
-  CHECK_LE(args.cols, 32 * 1024) << "rms_norm";
+  CHECK_LE(args.cols, kRmsNormColsMax) << "rms_norm";
   if (args.cols <= 8 * 1024) return launch_rms_norm<1>(args, stream);
   if (args.cols <= 16 * 1024) return launch_rms_norm<2>(args, stream);
   launch_rms_norm<4>(args, stream);

@@ -145,6 +145,9 @@ void rope_kv_cuda(const RopeKvArgs<Bf16, F16>& args, cudaStream_t stream) {
   }
   CHECK_LE(head_dim, 32 * kPairElems) << "rope_kv";
   CHECK_LE(args.rotary_dim, head_dim) << "rope_kv";
+  CHECK_EQ(args.q_stride % kVecElems, 0) << "q's rows want 16-byte alignment";
+  CHECK_EQ(args.kv.page_bytes % 16, 0) << "pages want 16-byte alignment";
+  CHECK_EQ(args.kv.layer_offset % 16, 0) << "pages want 16-byte alignment";
   const auto lanes = std::bit_ceil(static_cast<unsigned>(head_dim / kPairElems));
   const int64_t heads = int64_t{args.num_tokens} * (args.num_heads + 2 * args.kv.num_kv_heads);
   const auto blocks = static_cast<unsigned>((heads * lanes + kThreads - 1) / kThreads);

@@ -29,8 +29,7 @@ struct PagedLayer {
 //                 rotated; of qkv's type it may be qkv
 //   positions     int32 [num_tokens], absolute
 //   slot_mapping  int32 [num_tokens]: page_id * page_tokens + offset, where k and v of the token
-//   go;
-//                 on CUDA -1 for rows that only fill up a graph's batch: nothing is written
+//                 go; on CUDA -1 for rows that only fill up a graph's batch: nothing is written
 //   cos_sin       float32 [max_positions, rotary_dim]: cos for rotary_dim / 2 frequencies, then
 //                 sin; scaling already inside
 //   q_norm, k_norm  float32 [head_dim] or null (Qwen 3)

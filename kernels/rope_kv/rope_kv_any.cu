@@ -1,7 +1,4 @@
 // A warp takes one head of one token, element by element. See rope_kv_any_cuda.h.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "base/check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.cuh"
@@ -48,7 +45,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     x[i] = half_values(row[i].bits).x;
     squares += x[i] * x[i];
   }
-  for (int offset = 16; offset > 0; offset /= 2) squares += __shfl_xor_sync(~0u, squares, offset);
+  squares = sum_lanes(squares, 32);
   const float* weight = is_q ? args.q_norm : args.k_norm;
   if (!is_v && weight != nullptr) {
     const float scale = rsqrtf(squares / static_cast<float>(kv.head_dim) + args.norm_eps);
@@ -56,7 +53,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   }
   __syncwarp();
 
-  auto* q = reinterpret_cast<__nv_bfloat16*>(args.q) + token * args.q_stride + head * kv.head_dim;
+  Bf16* q = args.q + token * args.q_stride + head * kv.head_dim;
   const int32_t slot = args.slot_mapping[token];
   if (!is_q && slot < 0) return;
   std::byte* page = kv.base + (is_q ? 0 : slot / kv.page_tokens) * kv.page_bytes + kv.layer_offset;
@@ -65,11 +62,10 @@ __global__ void __launch_bounds__(kWarps * 32)
   for (int i = lane; i < kv.head_dim; i += 32) {
     const float value = is_v ? x[i] : rotated(args, x, i, args.positions[token]);
     if (is_q) {
-      q[i] = __float2bfloat16(value);
-    } else if (kv.dtype == Dtype::kF16) {
-      reinterpret_cast<__half*>(page)[first + i] = __float2half(value);
+      q[i] = {bf16_bits(value)};
     } else {
-      reinterpret_cast<__nv_bfloat16*>(page)[first + i] = __float2bfloat16(value);
+      reinterpret_cast<uint16_t*>(page)[first + i] =
+          kv.dtype == Dtype::kF16 ? half_bits(value) : bf16_bits(value);
     }
   }
 }

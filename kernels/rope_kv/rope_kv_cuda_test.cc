@@ -152,4 +152,28 @@ TEST_CASE("CUDA: rope_kv equals the CPU's, q in its buffer, k and v in their pag
   }
 }
 
+TEST_CASE("CUDA: a rotated key beyond f16 is its largest value in f16 pages of any head size") {
+  if (no_gpu()) return;
+  for (const int32_t head_dim : {24, 64}) {
+    CAPTURE(head_dim);
+    const Case c{1, 1, 1, head_dim, head_dim, false, false, Dtype::kF16, 16};
+    std::vector<float> cos_sin(head_dim, 0.875F);
+    std::fill(cos_sin.begin() + head_dim / 2, cos_sin.end(), -0.875F);
+    const DeviceArray<F16> qkv(to_half(std::vector<float>(3 * head_dim, 60000.0F)));
+    const DeviceArray<Bf16> q(static_cast<size_t>(q_stride(c)));
+    const DeviceArray<int32_t> zero(std::vector<int32_t>{0});
+    const DeviceArray<float> table(cos_sin);
+    const size_t layer_elems = size_t{2} * c.page_tokens * head_dim;
+    const DeviceArray<uint16_t> pages(3 * layer_elems);
+    rope_kv_cuda(
+        make_args(c, qkv.data(), q.data(), zero.data(), zero.data(), table.data(),
+                  static_cast<const float*>(nullptr), reinterpret_cast<std::byte*>(pages.data())),
+        nullptr);
+    const std::vector<float> got = page_floats(pages.host(), c.dtype);
+    CHECK(got[layer_elems] == 65504.0F);                    // 0.875 * 60000 twice
+    CHECK(got[layer_elems + head_dim / 2] == 0.0F);         // the same less itself
+    CHECK(got[layer_elems + layer_elems / 2] == 60000.0F);  // a value does not rotate
+  }
+}
+
 }  // namespace baton

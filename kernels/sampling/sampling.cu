@@ -14,10 +14,9 @@ namespace baton {
 namespace {
 
 constexpr int kParts = 16;  // of a row, in the first kernel
-// Rows are no longer than that (kWeightBits).
-constexpr int kVocabMax = 1 << kTokenBits;
+static_assert(kSampleVocabMax == 1 << kTokenBits);
 // The likeliest tokens of a part are all in the shares of as many threads.
-constexpr int kListMax = kTopTokensMax * (kVocabMax / kParts / kScanThreads);
+constexpr int kListMax = kTopTokensMax * (kSampleVocabMax / kParts / kScanThreads);
 
 // What a part of a row has.
 struct Partial {
@@ -261,7 +260,7 @@ int64_t sample_scratch_bytes(int32_t num_samples) {
 }
 
 void sample_cuda(const SampleArgs& args, cudaStream_t stream) {
-  CHECK_LE(args.vocab_size, kVocabMax) << "tokens of a row";
+  CHECK_LE(args.vocab_size, kSampleVocabMax) << "tokens of a row";
   const auto samples = static_cast<unsigned>(args.num_samples);
   launch("sample", {.grid = dim3(kParts, samples), .block = dim3(kScanThreads)}, stream,
          scan_rows_kernel, args);

@@ -17,6 +17,9 @@ inline constexpr int32_t kWeightBits = 44;
 // A log-probability is never below it, because JSON has no infinity.
 inline constexpr float kLogprobFloor = -9999.0F;
 
+// Longer rows are not sampled on a GPU.
+inline constexpr int32_t kSampleVocabMax = 1 << 19;
+
 // Likeliest tokens that a GPU lists beside the one it draws.
 inline constexpr int32_t kTopTokensMax = 20;
 

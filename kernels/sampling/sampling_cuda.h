@@ -12,7 +12,7 @@
 
 namespace baton {
 
-//   logits   float32 [rows, vocab_size], 16-byte aligned; vocab_size at most 2^19
+//   logits   float32 [rows, vocab_size], 16-byte aligned; vocab_size at most kSampleVocabMax
 //   params   [num_samples]; several may name one row, each with edits of its own
 //   scratch  sample_scratch_bytes(num_samples), 16-byte aligned
 //   results  [num_samples]

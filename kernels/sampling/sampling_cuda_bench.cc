@@ -1,17 +1,17 @@
-// Time of sampling a batch from logits of 128,256 tokens. The floor is one read of the logits, and
-// for rows that are changed first the writing of the changed row and the reading of its mask and
-// counts.
+// sampling_cuda_bench: time of sampling a batch from logits of 128,256 tokens. The floor is one
+// read of the logits, and for rows that are changed first the writing of the changed row and the
+// reading of its mask and counts.
 #include <cstdio>
+#include <exception>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/graph_timing.h"
-#include "kernels/cuda/memory.h"
 #include "kernels/sampling/sampling_cuda.h"
 
-using namespace baton;
-
+namespace baton {
 namespace {
 
 constexpr int32_t kVocab = 128256;
@@ -19,14 +19,6 @@ constexpr int32_t kBatchMax = 256;
 constexpr int32_t kBiases = 300;
 constexpr int kRepeats = 16, kRounds = 5;
 constexpr double kReadBytesPerSecond = 4.65e12;
-
-template <typename E>
-DeviceBuffer on_gpu(const std::vector<E>& values) {
-  DeviceBuffer buffer(static_cast<int64_t>(values.size() * sizeof(E)));
-  cuda_check(cudaMemcpy(buffer.data(), values.data(), values.size() * sizeof(E), cudaMemcpyDefault),
-             "copy");
-  return buffer;
-}
 
 // What changes rows: for each a table of counts in which every hundredth token was seen.
 struct Edits {
@@ -76,9 +68,8 @@ struct Spec {
   double bytes_per_token = 4;
 };
 
-}  // namespace
-
-int main() {
+void run() {
+  std::printf("%s\n", open_cuda_device(0).name.c_str());
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 3);
   std::vector<float> host(static_cast<size_t>(kVocab) * kBatchMax);
@@ -128,5 +119,17 @@ int main() {
       std::printf("B=%-4d %-24s %8.1f us (bytes: %.1f)\n", batch, spec.name, us,
                   spec.bytes_per_token * batch * kVocab / kReadBytesPerSecond * 1e6);
     }
+  }
+}
+
+}  // namespace
+}  // namespace baton
+
+int main() {
+  try {
+    baton::run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
   }
 }

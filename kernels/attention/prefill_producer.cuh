@@ -1,17 +1,16 @@
-// The warps that feed a Hopper prefill CTA. Device code only.
+// The warps that feed a prefill attention CTA. Device code only.
 #pragma once
 
-#include "kernels/attention/attention_wgmma.cuh"
-#include "kernels/attention/prefill_hopper_layout.cuh"
+#include "kernels/attention/prefill_layout.cuh"
 
 namespace baton {
 
 template <int kDim>
-struct HopperProducer {
-  using Layout = HopperLayout<kDim>;
-  const HopperParams& params;
+struct PrefillProducer {
+  using Layout = PrefillLayout<kDim>;
+  const PrefillParams& params;
   const CUtensorMap& map;
-  const HopperShared<kDim> shared;
+  const PrefillShared<kDim> shared;
   const int32_t lane;
   RingPosition<Layout::kStages> ring = {0, 1};  // a fresh barrier lets the opposite parity pass
   RingPosition<2> items = {0, 1};
@@ -20,12 +19,12 @@ struct HopperProducer {
   // in time.
   __device__ void run() {
     const AttentionParams& p = params.attention;
-    HopperItem item = HopperItem::open(p, blockIdx.x);
+    PrefillItem item = PrefillItem::open(p, blockIdx.x);
     announce(item);
     int32_t next = __shfl_sync(~0u, draw(), 0);
     while (item.rows > 0) {
       const int32_t after = draw();
-      const HopperItem following = HopperItem::open(p, next);
+      const PrefillItem following = PrefillItem::open(p, next);
       announce(following);
       copy_tiles(item);
       item = following;
@@ -44,7 +43,7 @@ struct HopperProducer {
     return lane == 0 ? atomicAdd(&params.attention.plan.queues[2], 1) + gridDim.x : 0;
   }
 
-  __device__ void announce(const HopperItem& item) {
+  __device__ void announce(const PrefillItem& item) {
     const uint32_t full = shared.item_full(items.stage);
     barrier_wait(shared.empty(full), items.parity);
     if (lane == 0) {
@@ -55,7 +54,7 @@ struct HopperProducer {
   }
 
   // A lane copies a box: of a block of a head's columns, box_tokens keys.
-  __device__ void copy_tiles(const HopperItem& item) {
+  __device__ void copy_tiles(const PrefillItem& item) {
     constexpr int kTile = Layout::kTile;
     const int32_t boxes = kTile / params.box_tokens;
     const int32_t block = lane / boxes, in_tile = lane % boxes * params.box_tokens;
@@ -70,13 +69,13 @@ struct HopperProducer {
   }
 
   // Page -1 lies outside the tensor and gives zeros. Pages that have left the window are -1 too.
-  __device__ int32_t page_of(const HopperItem& item, int32_t block, int32_t key) const {
+  __device__ int32_t page_of(const PrefillItem& item, int32_t block, int32_t key) const {
     const bool seen =
         block < Layout::kBlocks && key <= item.last_key && key + params.box_tokens > item.first_key;
     return seen ? item.sequence.block_table[key / params.attention.page_tokens] : -1;
   }
 
-  __device__ void copy_tile(const HopperItem& item, int32_t block, int32_t in_tile, int32_t key,
+  __device__ void copy_tile(const PrefillItem& item, int32_t block, int32_t in_tile, int32_t key,
                             int32_t page) {
     const AttentionParams& p = params.attention;
     const uint32_t offset = block * Layout::kBlockBytes + in_tile * 128;
@@ -100,16 +99,16 @@ struct HopperProducer {
 // as its scores are, where shared memory holds the q of one item only. The rows of a group lie
 // where no plain tensor copy could find them.
 template <int kDim>
-struct HopperQLoader {
-  using Layout = HopperLayout<kDim>;
+struct PrefillQLoader {
+  using Layout = PrefillLayout<kDim>;
   const AttentionParams& p;
-  const HopperShared<kDim> shared;
+  const PrefillShared<kDim> shared;
   const int32_t thread;
 
   __device__ void run() {
     RingPosition<2> items;
     while (true) {
-      const HopperItem item = shared.take_item(items);
+      const PrefillItem item = shared.take_item(items);
       if (item.rows == 0) return;
       const auto place = shared.q_place(items);
       const uint32_t full = shared.q_full(place.slot);
@@ -120,13 +119,13 @@ struct HopperQLoader {
     }
   }
 
-  __device__ void load(const HopperItem& item, int32_t slot) {
+  __device__ void load(const PrefillItem& item, int32_t slot) {
     constexpr int kChunks = kDim / 8;
     for (int32_t i = thread; i < kPrefillRows * kChunks; i += kQLoaders) {
       const int32_t r = i / kChunks, chunk = i % kChunks;
       const bool wanted = r < item.rows;
-      const uint32_t to = shared.q(slot, r / kGroupRows) + chunk / 8 * Layout::kQBlockBytes +
-                          r % kGroupRows * 128 + ((chunk % 8) ^ (r % 8)) * 16;
+      const uint32_t to = shared.q(slot, r / kWarpgroupRows) + chunk / 8 * Layout::kQBlockBytes +
+                          r % kWarpgroupRows * 128 + ((chunk % 8) ^ (r % 8)) * 16;
       copy_or_zero(to, p.q + (wanted ? item.element(p, r, p.q_stride, kDim) + chunk * 8 : 0),
                    wanted);
     }

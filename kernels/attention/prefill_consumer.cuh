@@ -1,22 +1,22 @@
-// The warpgroups that compute in a Hopper prefill CTA. Device code only.
+// The warpgroups that compute in a prefill attention CTA. Device code only.
 #pragma once
 
-#include "kernels/attention/attention_wgmma.cuh"
-#include "kernels/attention/prefill_hopper_layout.cuh"
+#include "kernels/attention/prefill_layout.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace baton {
 
 template <int kDim>
-struct HopperConsumer {
-  using Layout = HopperLayout<kDim>;
+struct PrefillConsumer {
+  using Layout = PrefillLayout<kDim>;
   static constexpr int kScores = Layout::kTile / 2;  // of this thread, two rows
   static constexpr int kOut = kDim / 2;
   static constexpr int kSteps = Layout::kTile / 16;
 
   const AttentionParams& p;
-  const HopperShared<kDim> shared;
-  const int32_t group;   // warpgroup 0 or 1
-  const int32_t thread;  // in it
+  const PrefillShared<kDim> shared;
+  const int32_t warpgroup;  // 0 or 1
+  const int32_t thread;     // in it
   RingPosition<Layout::kStages> keys_ring, values_ring;
   uint32_t q;  // the item's, of this warpgroup
   float scores[kScores];
@@ -31,12 +31,12 @@ struct HopperConsumer {
   __device__ void run() {
     RingPosition<2> items;
     // The other warpgroup's first turn; from then on they hand it back and forth.
-    if (group == 1) arrive_turn(0);
+    if (warpgroup == 1) arrive_turn(0);
     while (true) {
-      const HopperItem item = shared.take_item(items);
+      const PrefillItem item = shared.take_item(items);
       if (item.rows == 0) return;
       const auto place = shared.q_place(items);
-      q = shared.q(place.slot, group);
+      q = shared.q(place.slot, warpgroup);
       attend(item, shared.q_full(place.slot), place.parity);
       items.advance();
     }
@@ -49,12 +49,12 @@ struct HopperConsumer {
     asm volatile("barrier.arrive %0, 256;" ::"r"(3 + of) : "memory");
   }
 
-  __device__ void attend(const HopperItem& item, uint32_t q_full, uint32_t q_parity) {
-    const int32_t row_begin = group * kGroupRows;
+  __device__ void attend(const PrefillItem& item, uint32_t q_full, uint32_t q_parity) {
+    const int32_t row_begin = warpgroup * kWarpgroupRows;
 #pragma unroll
     for (int h = 0; h < 2; ++h) position[h] = item.position_of(p, row_begin + row(h));
     first_position = item.position_of(p, row_begin);
-    last_position = item.position_of(p, row_begin + kGroupRows - 1);
+    last_position = item.position_of(p, row_begin + kWarpgroupRows - 1);
     max[0] = max[1] = minus_infinity();
     total[0] = total[1] = 0;
 #pragma unroll
@@ -62,20 +62,20 @@ struct HopperConsumer {
 
     const int32_t begin = item.tile_begin(Layout::kTile), end = item.tile_end(Layout::kTile);
     barrier_wait(q_full, q_parity);
-    await_turn(group);
+    await_turn(warpgroup);
     multiply_keys();
-    arrive_turn(1 - group);
+    arrive_turn(1 - warpgroup);
     wgmma_wait<0>();
     wgmma_pin(scores);
     release_keys();
     soften(begin * Layout::kTile);
     pack_weights();
     for (int32_t tile = begin + 1; tile < end; ++tile) {
-      await_turn(group);
+      await_turn(warpgroup);
       multiply_keys();
       barrier_wait(shared.values_full(values_ring.stage), values_ring.parity);
       multiply_values();
-      arrive_turn(1 - group);
+      arrive_turn(1 - warpgroup);
       wgmma_wait<1>();
       wgmma_pin(scores);
       release_keys();
@@ -119,7 +119,7 @@ struct HopperConsumer {
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      wgmma_values(out, weights[s], values + ((s * 16 * 128) >> 4), true);
+      wgmma(out, weights[s], values + ((s * 16 * 128) >> 4), true);
     }
     wgmma_commit();
   }
@@ -177,7 +177,7 @@ struct HopperConsumer {
     for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        weights[s][i] = pack_bf16(scores[8 * s + 2 * i], scores[8 * s + 2 * i + 1]);
+        weights[s][i] = bf16_pair(scores[8 * s + 2 * i], scores[8 * s + 2 * i + 1]);
       }
     }
   }
@@ -188,29 +188,29 @@ struct HopperConsumer {
     const int32_t seen = last_key + 1 - key_begin;
     if (seen >= Layout::kTile) return;
     constexpr int kChunks = 8 * Layout::kBlocks;  // whole rows: no need to know the swizzle
-    for (int32_t i = seen * kChunks + thread; i < Layout::kTile * kChunks; i += kGroupThreads) {
+    for (int32_t i = seen * kChunks + thread; i < Layout::kTile * kChunks; i += kWarpgroupThreads) {
       const int32_t key = i / kChunks, chunk = i % kChunks;
       const uint32_t at = shared.values(values_ring.stage) + chunk / 8 * Layout::kBlockBytes +
                           key * 128 + chunk % 8 * 16;
       asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");
     }
     fence_async_proxy();
-    group_sync(1 + group, kGroupThreads);
+    group_sync(1 + warpgroup, kWarpgroupThreads);
   }
 
-  __device__ void store(const HopperItem& item) const {
+  __device__ void store(const PrefillItem& item) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float sum = total[h] + __shfl_xor_sync(~0u, total[h], 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
-      const int32_t r = group * kGroupRows + row(h);
+      const int32_t r = warpgroup * kWarpgroupRows + row(h);
       if (r >= item.rows) continue;
       const float inverse = __frcp_rn(sum);
-      __nv_bfloat16* y = p.y + item.element(p, r, p.y_stride, kDim) + thread % 4 * 2;
+      Bf16* y = p.y + item.element(p, r, p.y_stride, kDim) + thread % 4 * 2;
 #pragma unroll
       for (int i = 0; i < kDim / 8; ++i) {
         *reinterpret_cast<uint32_t*>(y + i * 8) =
-            pack_bf16(out[4 * i + 2 * h] * inverse, out[4 * i + 2 * h + 1] * inverse);
+            bf16_pair(out[4 * i + 2 * h] * inverse, out[4 * i + 2 * h + 1] * inverse);
       }
     }
   }

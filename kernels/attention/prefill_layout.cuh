@@ -1,5 +1,5 @@
-// Where things lie in the shared memory of a Hopper prefill CTA, and the items it computes. Device
-// code only.
+// Where things lie in the shared memory of a prefill attention CTA, and the items it computes.
+// Device code only.
 #pragma once
 
 #include "kernels/attention/attention_tile.cuh"
@@ -7,20 +7,20 @@
 
 namespace baton {
 
-inline constexpr int32_t kHopperThreads = 384;
-inline constexpr int32_t kGroupRows = 64;  // of a warpgroup
-inline constexpr int32_t kGroupThreads = 128;
+inline constexpr int32_t kPrefillThreads = 384;
+inline constexpr int32_t kWarpgroupRows = 64;  // of a warpgroup
+inline constexpr int32_t kWarpgroupThreads = 128;
 inline constexpr int32_t kQLoaders = 96;
 
 // Columns of head_dim lie in blocks of 64, each a swizzled tile of its own. The last block of sizes
 // 80 and 96 is not full: copies fill it up with zeros, and no product reads them.
 template <int kDim>
-struct HopperLayout {
+struct PrefillLayout {
   static constexpr int kTile = kDim > 128 ? 64 : 128;  // keys at a time
   static constexpr int kBlocks = (kDim + 63) / 64;
   static constexpr int kBlockBytes = kTile * 128;
   static constexpr int kTileBytes = kBlocks * kBlockBytes;
-  static constexpr int kQBlockBytes = kGroupRows * 128;
+  static constexpr int kQBlockBytes = kWarpgroupRows * 128;
   static constexpr int kQBytes = kBlocks * kQBlockBytes;  // of a warpgroup
   static constexpr int kQSlots = kDim > 128 ? 1 : 2;      // items whose q there is room for
   static constexpr int kStages = kDim == 64 ? 4 : 2;
@@ -34,20 +34,20 @@ struct HopperLayout {
   static_assert(kSharedBytes <= 227 * 1024);
 };
 
-struct HopperParams {
+struct PrefillParams {
   AttentionParams attention;
   int32_t box_tokens;  // of a copy: divides the page and the tile
 };
 
 // The rows of an item and the keys they see.
-struct HopperItem {
+struct PrefillItem {
   AttentionSequence sequence;
   int32_t row_begin, rows, kv_head;
   int32_t first_key, last_key;
 
   // Item `index` of the plan; one of no rows behind the last.
-  static __device__ HopperItem open(const AttentionParams& p, int32_t index) {
-    HopperItem item = {};
+  static __device__ PrefillItem open(const AttentionParams& p, int32_t index) {
+    PrefillItem item = {};
     if (index >= p.plan.counts[1] * p.num_kv_heads) return item;
     const PrefillWork work = p.plan.prefill_work[index / p.num_kv_heads];
     item.sequence = p.sequences[work.sequence];
@@ -72,8 +72,8 @@ struct HopperItem {
 };
 
 template <int kDim>
-struct HopperShared {
-  using Layout = HopperLayout<kDim>;
+struct PrefillShared {
+  using Layout = PrefillLayout<kDim>;
   uint32_t base;
   // Where the q of an item lies, and the parity of its barriers.
   struct QPlace {
@@ -84,8 +84,8 @@ struct HopperShared {
     if constexpr (Layout::kQSlots == 2) return {items.stage, items.parity};
     return {0, static_cast<uint32_t>(items.stage)};
   }
-  __device__ uint32_t q(int32_t slot, int32_t group) const {
-    return base + (2 * slot + group) * Layout::kQBytes;
+  __device__ uint32_t q(int32_t slot, int32_t warpgroup) const {
+    return base + (2 * slot + warpgroup) * Layout::kQBytes;
   }
   __device__ uint32_t keys(int32_t stage) const {
     return base + Layout::kKeysAt + stage * Layout::kTileBytes;
@@ -103,14 +103,14 @@ struct HopperShared {
     return keys_full(2 * Layout::kStages + slot);
   }
   __device__ uint32_t q_full(int32_t slot) const { return item_full(2 + slot); }
-  __device__ HopperItem* item(int32_t slot) const {
-    return static_cast<HopperItem*>(__cvta_shared_to_generic(base + Layout::kItemsAt + 64 * slot));
+  __device__ PrefillItem* item(int32_t slot) const {
+    return static_cast<PrefillItem*>(__cvta_shared_to_generic(base + Layout::kItemsAt + 64 * slot));
   }
   // Waits for the next item and makes its slot free again.
-  __device__ HopperItem take_item(const RingPosition<2>& items) const {
+  __device__ PrefillItem take_item(const RingPosition<2>& items) const {
     const uint32_t full = item_full(items.stage);
     barrier_wait(full, items.parity);
-    const HopperItem taken = *item(items.stage);
+    const PrefillItem taken = *item(items.stage);
     barrier_arrive(empty(full));
     return taken;
   }
