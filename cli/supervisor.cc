@@ -10,6 +10,8 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 
 namespace baton {
 
@@ -19,6 +21,7 @@ constexpr int64_t kQuickExitUs = 5'000'000;  // an exit this soon counts as a fa
 constexpr int32_t kQuickExitsMax = 5;
 constexpr int64_t kBackoffFirstMs = 100;
 constexpr int64_t kBackoffMaxMs = 5000;
+constexpr int64_t kLogTailBytes = 8192;
 
 void sleep_ms(int64_t ms) {
   const timespec pause{.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1'000'000};
@@ -46,6 +49,23 @@ void sleep_ms(int64_t ms) {
   _exit(127);
 }
 
+int64_t bytes_of(const std::string& file) {
+  std::error_code ignored;
+  const auto bytes = std::filesystem::file_size(file, ignored);
+  return ignored ? 0 : static_cast<int64_t>(bytes);
+}
+
+// What a log says last, from a byte on.
+std::string last_line(const std::string& file, int64_t begin) {
+  std::ifstream in(file);
+  in.seekg(std::max(begin, bytes_of(file) - kLogTailBytes));
+  std::string last = "nothing in its log";
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty()) last = std::move(line);
+  }
+  return last;
+}
+
 }  // namespace
 
 Supervisor::Supervisor(std::vector<ChildSpec> children, const Clock& clock) : clock_(clock) {
@@ -60,6 +80,7 @@ void Supervisor::start(Child& child) {
   std::vector<char*> argv;
   for (std::string& argument : child.spec.argv) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  child.log_begin = bytes_of(child.spec.log_file);
   const pid_t parent = getpid();
   sigset_t all, before;
   sigfillset(&all);
@@ -93,13 +114,12 @@ std::string Supervisor::exited(Child& child, int status) {
   const std::string how = WIFSIGNALED(status)
                               ? "was killed by signal " + std::to_string(WTERMSIG(status))
                               : "exited with status " + std::to_string(WEXITSTATUS(status));
+  const std::string why =
+      last_line(child.spec.log_file, child.log_begin) + " (" + child.spec.log_file + ")";
+  if (child.quick_exits >= kQuickExitsMax)
+    hopeless_ = child.spec.name + " keeps failing at its start: " + why;
   return child.spec.name + " " + how + ", restarting in " + std::to_string(child.backoff_ms) +
-         " ms (log: " + child.spec.log_file + ")";
-}
-
-bool Supervisor::hopeless() const {
-  return std::any_of(children_.begin(), children_.end(),
-                     [](const Child& child) { return child.quick_exits >= kQuickExitsMax; });
+         " ms: " + why;
 }
 
 void Supervisor::stop(int64_t drain_ms) {

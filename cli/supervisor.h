@@ -25,11 +25,12 @@ class Supervisor {
   Supervisor(std::vector<ChildSpec> children, const Clock& clock);
   ~Supervisor();  // kills what is left
 
-  // Starts what is due and reaps what has exited. Returns a line for each exit: "decode-0 exited
-  // with status 1, restarting in 100 ms".
+  // Starts what is due and reaps what has exited. Returns a line for each exit: "router exited with
+  // status 2, restarting in 100 ms: " and the last line of its log.
   std::vector<std::string> poll();
-  // True if a child keeps failing right at its start: restarting it more is pointless.
-  bool hopeless() const;
+  // Says which child keeps failing right at its start, so that restarting it more is pointless, and
+  // how; empty: none does.
+  const std::string& hopeless() const { return hopeless_; }
   // SIGTERM one after the other, the last of the list first, each when its successor has gone: what
   // comes later in the list uses what comes before. SIGKILL to whatever is left after drain_ms.
   void stop(int64_t drain_ms);
@@ -45,12 +46,14 @@ class Supervisor {
     int64_t start_at_us = 0;
     int64_t backoff_ms = 0;
     int32_t quick_exits = 0;  // in a row, within seconds of the start
+    int64_t log_begin = 0;    // of this start's lines in the log, bytes
   };
   void start(Child& child);
   std::string exited(Child& child, int status);
 
   const Clock& clock_;
   std::vector<Child> children_;
+  std::string hopeless_;
 };
 
 }  // namespace baton

@@ -48,7 +48,7 @@ int32_t free_port() {
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   if (bind(fd.get(), generic, size) != 0 || getsockname(fd.get(), generic, &size) != 0) {
-    throw ConfigError("baton up: no free port on 127.0.0.1");
+    throw ConfigError("no free port on 127.0.0.1");
   }
   return ntohs(address.sin_port);
 }
@@ -149,8 +149,7 @@ bool stop_signal_within_ms(int64_t ms) {
 void print_exits(Supervisor& supervisor, bool live) {
   for (const std::string& line : supervisor.poll())
     std::fprintf(stderr, "%s%s\n", live ? "\r\033[K" : "", line.c_str());
-  if (supervisor.hopeless())
-    throw ConfigError("baton up: a process keeps failing at its start; its log says why");
+  if (!supervisor.hopeless().empty()) throw ConfigError(supervisor.hopeless());
 }
 
 // False: asked to stop before it was ready.
@@ -162,7 +161,7 @@ bool wait_ready(const UpOptions& options, Supervisor& supervisor, const std::str
     if (http_get(url + "/readyz").status == 200) return true;
     if (stop_signal_within_ms(50)) return false;
   }
-  throw ConfigError("baton up: not ready after " + std::to_string(options.ready_timeout_s) +
+  throw ConfigError("not ready after " + std::to_string(options.ready_timeout_s) +
                     " s; logs are in " + options.log_dir);
 }
 
@@ -172,7 +171,7 @@ void print_welcome(const UpOptions& options, const std::string& url) {
   std::printf(
       "  curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Tell me about relay "
-      "races.\"}]}'\n\n",
+      "races.\"}], \"max_tokens\": 150, \"temperature\": 0.2}'\n\n",
       url.c_str());
   std::fflush(stdout);
 }
@@ -194,7 +193,7 @@ void watch(Supervisor& supervisor, const std::string& url) {
 
 void run_up(UpOptions options) {
   if (options.prefill + options.decode < 1)
-    throw ConfigError("baton up: got no worker, want --prefill or --decode of at least 1");
+    throw ConfigError("got no worker, want --prefill or --decode of at least 1");
   if (options.log_dir.empty()) options.log_dir = default_log_dir();
   std::filesystem::create_directories(options.log_dir);
   sigset_t set;
@@ -227,7 +226,9 @@ void run_up(UpOptions options) {
 void add_up_command(CLI::App& app) {
   auto options = std::make_shared<UpOptions>();
   CLI::App* up = app.add_subcommand("up", "Run a router and its workers on this host");
-  up->add_option("--model", options->model, "GGUF file or Hugging Face folder")->required();
+  up->add_option("--model", options->model, "GGUF file or Hugging Face folder")
+      ->required()
+      ->check(CLI::ExistingPath);
   up->add_option("--host", options->host, "Address of the API")->capture_default_str();
   up->add_option("--port", options->port, "Port of the API")
       ->capture_default_str()

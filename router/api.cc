@@ -98,6 +98,7 @@ Api::Api(const ApiParts& parts, const HttpConfig& config, std::string model_name
       config_(config),
       api_keys_(config.api_keys_file),
       facts_{.name = std::move(model_name), .created_s = unix_time_s()},
+      refusals_(parts.clock, config.log_requests),
       random_((static_cast<uint64_t>(std::random_device()()) << 32) ^ std::random_device()()) {
   static constexpr Route kStatic{"", "GET", &Api::static_file};
   facts_.vocab_size = parts.model.tokenizer->vocab_size();
@@ -109,7 +110,8 @@ Api::Match Api::match(const HttpRequest& head) const {
   const auto [begin, end] = routes_.equal_range(pattern_of(head.path));
   if (begin == end) {
     return {.label = "other",
-            .refusal = error_response(404, "no such path: " + head.path.substr(0, 200))};
+            .refusal = error_response(
+                404, "no such path: " + head.path.substr(0, 200) + ", want one of /openapi.json")};
   }
   Match match{.label = begin->first};
   std::string allowed;
@@ -186,10 +188,6 @@ void Api::generate(ApiKind kind, HttpRequest request, std::shared_ptr<HttpReply>
     parts_.metrics.rejected("no_worker");
     status = unavailable("no worker has joined yet; try again later");
   }
-  if (!status.ok()) return reply->send(error_response(status));
-  const Admission room = parts_.dispatcher.admit(1);
-  if (!room.status.ok()) return reply->send(error_response(room.status, room.retry_after_s));
-
   RequestOrigin origin{.id = request.request_id,
                        .traceparent = request.traceparent,
                        .logged = config_.log_requests,
@@ -197,23 +195,33 @@ void Api::generate(ApiKind kind, HttpRequest request, std::shared_ptr<HttpReply>
                        .context_len = facts_.context_len,
                        .seed = random_(),
                        .received_us = parts_.clock.now_us()};
-  const bool queued = parts_.text_workers.submit([this, kind, facts = facts_,
-                                                  id_sent = request.request_id_sent,
-                                                  body = std::move(request.body), origin, reply] {
-    Result<Json> json = parse_json_object(body, config_.json_depth_max);
-    const auto read = kind == ApiKind::kChat ? read_chat_request : read_completion_request;
-    Result<ApiRequest> api =
-        json.ok() ? read(*json, parts_.model, facts, config_) : Result<ApiRequest>(json.status());
-    parts_.post([this, origin, id_sent, reply, api = std::move(api)]() mutable {
-      if (!api.ok()) return reply->send(error_response(api.status()));
-      if (!id_sent && !api->request_id.empty()) origin.id = api->request_id;
-      std::make_shared<ClientRequest>(RequestContext{parts_.dispatcher, parts_.placement,
-                                                     parts_.metrics, parts_.model, parts_.clock},
-                                      std::move(*api), std::move(origin), reply)
-          ->start();
-    });
-  });
-  if (!queued) reply->send(text_queue_full());
+  if (!status.ok()) return refuse(origin, *reply, status);
+  const Admission room = parts_.dispatcher.admit(1);
+  if (!room.status.ok()) return refuse(origin, *reply, room.status, room.retry_after_s);
+  const bool queued =
+      parts_.text_workers.submit([this, kind, facts = facts_, id_sent = request.request_id_sent,
+                                  body = std::move(request.body), origin, reply] {
+        Result<Json> json = parse_json_object(body, config_.json_depth_max);
+        const auto read = kind == ApiKind::kChat ? read_chat_request : read_completion_request;
+        Result<ApiRequest> api = json.ok() ? read(*json, parts_.model, facts, config_)
+                                           : Result<ApiRequest>(json.status());
+        parts_.post([this, origin, id_sent, reply, api = std::move(api)]() mutable {
+          if (!api.ok()) return refuse(origin, *reply, api.status());
+          if (!id_sent && !api->request_id.empty()) origin.id = api->request_id;
+          std::make_shared<ClientRequest>(
+              RequestContext{parts_.dispatcher, parts_.placement, parts_.metrics, refusals_,
+                             parts_.model, parts_.clock},
+              std::move(*api), std::move(origin), reply)
+              ->start();
+        });
+      });
+  if (!queued) refuse(origin, *reply, text_queue_full());
+}
+
+void Api::refuse(const RequestOrigin& origin, HttpReply& reply, const Status& status,
+                 int64_t retry_after_s) {
+  refusals_.add(origin.id, origin.traceparent, status);
+  reply.send(error_response(status, retry_after_s));
 }
 
 void Api::answer_by_text(HttpRequest request, std::shared_ptr<HttpReply> reply,
@@ -228,14 +236,14 @@ void Api::answer_by_text(HttpRequest request, std::shared_ptr<HttpReply> reply,
           reply->send(std::move(response));
         });
       });
-  if (!queued) reply->send(text_queue_full());
+  if (!queued) reply->send(error_response(text_queue_full()));
 }
 
-HttpResponse Api::text_queue_full() {
+Status Api::text_queue_full() {
   parts_.metrics.rejected("text_queue_full");
-  return error_response(Status(Code::kResourceExhausted,
-                               "too many requests wait for a text thread, want at most "
-                               "text_queue_max; try again later"));
+  return Status(Code::kResourceExhausted,
+                "too many requests wait for a text thread, want at most text_queue_max; try again "
+                "later");
 }
 
 Json Api::model_json() const {

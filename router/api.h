@@ -19,6 +19,7 @@
 #include "router/http_types.h"
 #include "router/metrics.h"
 #include "router/openai_request.h"
+#include "router/refusal_log.h"
 #include "router/request.h"
 #include "router/static_files.h"
 #include "router/text_workers.h"
@@ -94,7 +95,10 @@ class Api final : public HttpHandler {
   // Runs `work` on a text thread with the parsed body, sends its response.
   void answer_by_text(HttpRequest request, std::shared_ptr<HttpReply> reply,
                       std::function<HttpResponse(const Json& body)> work);
-  HttpResponse text_queue_full();
+  Status text_queue_full();
+  // Answers a request for tokens with an error, and logs it.
+  void refuse(const RequestOrigin& origin, HttpReply& reply, const Status& status,
+              int64_t retry_after_s = 1);
   Status check_body(const HttpRequest& request) const;
   Json model_json() const;
 
@@ -104,6 +108,7 @@ class Api final : public HttpHandler {
   const StaticFiles static_files_{embedded_files()};
   std::multimap<std::string, const Route*> routes_;  // by path
   ModelFacts facts_;
+  RefusalLog refusals_;
   std::mt19937_64 random_;
   bool draining_ = false;
   size_t connections_ = 0;

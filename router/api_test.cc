@@ -225,9 +225,7 @@ TEST_CASE("the death of a decode worker in mid-stream is not seen by the client"
   for (int i = 0; i < 60; ++i)
     expected += i % 11 == 0 ? "" : std::string(1, "0123456789"[i % 11 - 1]);
   CHECK(streamed_text(events_of(response.body)) == expected);
-  CHECK(cluster.metric(
-            "baton_requests_replayed_total{engine=\"0\",model_name=\"fake\",role=\"router\"}") ==
-        1);
+  CHECK(cluster.metric("baton_requests_replayed_total") == 1);
 }
 
 // What a client makes of a stream: per choice its text, logprobs' tokens and end; and the usage.
@@ -261,9 +259,7 @@ TEST_CASE("a lost decode worker with two choices, logprobs and a stop string hal
   client.receive_until("\"text\":\"6\"");  // the next tokens may be the stop string's
   (cluster.decode1.held() == 1 ? cluster.decode1 : cluster.decode2).kill();
   CHECK(seen_in(client.receive()) == undisturbed);
-  CHECK(cluster.metric(
-            "baton_requests_replayed_total{engine=\"0\",model_name=\"fake\",role=\"router\"}") ==
-        1);
+  CHECK(cluster.metric("baton_requests_replayed_total") == 1);
 }
 
 TEST_CASE("with every worker gone a client gets one clear error, also in mid-stream") {
@@ -306,9 +302,6 @@ TEST_CASE("more bodies than may wait for a text thread are answered 429") {
     config.text_queue_max = 1;
   });
   const std::string body = R"({"max_tokens":1,"prompt":")" + std::string(3000, 'a') + "\"}";
-  const std::string series =
-      "baton_requests_rejected_total{engine=\"0\",model_name=\"fake\",reason=\"text_queue_full\","
-      "role=\"router\"}";
   int refused = 0;
   for (int round = 0; round < 100 && refused == 0; ++round) {
     std::vector<TestClient> clients;
@@ -324,7 +317,7 @@ TEST_CASE("more bodies than may wait for a text thread are answered 429") {
     }
   }
   CHECK(refused > 0);
-  CHECK(cluster.metric(series) == refused);
+  CHECK(cluster.metric("baton_requests_rejected_total", R"(reason="text_queue_full")") == refused);
 }
 
 }  // namespace

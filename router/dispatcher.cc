@@ -182,11 +182,14 @@ void Dispatcher::send_attempt(Part& part, Generation& generation, const Plan& pl
   std::vector<std::string> candidates;
   for (const LinkId link : plan.decode) {
     candidates.push_back(placement_.find(link)->peer.worker_id);
-    outbox_.send(link, Open{id, spec, prompt_len, tokens, !plan.prefill});
   }
+  // PREFILL first: what P does with it until it asks a decode worker takes longer than an OPEN.
   if (plan.prefill) {
-    outbox_.send(*plan.prefill, Prefill{id, std::move(spec), prompt_len, std::move(tokens),
-                                        std::move(candidates)});
+    outbox_.send(*plan.prefill,
+                 Prefill{id, spec, prompt_len, std::move(tokens), std::move(candidates)});
+  }
+  for (const LinkId link : plan.decode) {
+    outbox_.send(link, Open{id, spec, prompt_len, tokens_of(part, generation), !plan.prefill});
   }
 }
 

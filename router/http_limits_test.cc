@@ -1,10 +1,5 @@
 // Clients that are slow, odd or hostile, and what the server answers about itself: methods, ids,
 // origins. Raw sockets on both sides.
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "router/http_rules.h"
@@ -12,24 +7,6 @@
 
 namespace baton {
 namespace {
-
-// A server alone, without workers: most of HTTP needs none.
-struct LoneRouter {
-  explicit LoneRouter(std::function<void(RouterConfig&)> change = {}) {
-    RouterConfig config = router_config("");
-    if (change) change(config);
-    router = std::make_unique<Router>(config, byte_model());
-    loop = std::jthread([this] { router->run(); });
-  }
-  ~LoneRouter() {
-    router->stop();
-    loop.join();
-  }
-  TestClient client() const { return TestClient(router->port()); }
-
-  std::unique_ptr<Router> router;
-  std::jthread loop;
-};
 
 TEST_CASE("a header that drips in (slow loris) is cut off, however much of it has come") {
   LoneRouter server([](RouterConfig& config) { config.http.read_timeout_ms = 200; });
@@ -75,10 +52,7 @@ TEST_CASE("a reader that takes nothing for write_timeout_ms is cut off, below an
     config.http.write_timeout_ms = 300;
   });
   TestClient client = cluster.client();
-  std::string prompts = "[1,2,3,4,5,6]";
-  for (int i = 0; i < 199; ++i) prompts += ",[1,2,3,4,5,6]";
-  client.send_post("/v1/completions",
-                   "{\"stream\":true,\"max_tokens\":3000,\"prompt\":[" + prompts + "]}");
+  send_long_stream(client);
   CHECK(cluster.decode1.wait_for_held(0));
   CHECK(cluster.decode2.wait_for_held(0));
 }
@@ -90,9 +64,7 @@ TEST_CASE("a reader that is slow but reads gets everything, however long it take
     config.http.body_bytes_max = 4'000'000;
   });
   TestClient client = server.client();
-  client.send_post("/tokenize",
-                   R"({"return_token_strs":true,"prompt":")" + std::string(2'000'000, 'a') + "\"}");
-  client.receive_until("HTTP/1.1 200");
+  send_for_large_answer(client);
   std::this_thread::sleep_for(std::chrono::milliseconds(3000));  // longer than a request may take
   const TestResponse response = client.receive();
   CHECK(response.body.size() == std::stoul(response.headers.at("content-length")));
@@ -169,8 +141,7 @@ TEST_CASE("every answer has an x-request-id: the client's if it is safe, else on
   LoneRouter server;
   TestClient client = server.client();
   const auto id_for = [&](const std::string& header) {
-    client.send("GET /version HTTP/1.1\r\nHost: t\r\n" + header + "\r\n");
-    return client.receive().headers.at("x-request-id");
+    return get_with(client, "/version", header).headers.at("x-request-id");
   };
   CHECK(id_for("X-Request-Id: a-b_c.d:9\r\n") == "a-b_c.d:9");
   const std::string ours = id_for("");
@@ -201,18 +172,11 @@ TEST_CASE("a model's name in a path may be escaped") {
 }
 
 TEST_CASE("API keys are read again when their file changes; a file without any changes nothing") {
-  const std::string file = std::filesystem::temp_directory_path() /
-                           ("baton_keys_" + std::to_string(::getpid()) + ".txt");
-  const auto write = [&](const std::string& text) {
-    std::ofstream(file + ".new") << text;
-    std::filesystem::rename(file + ".new", file);
-  };
-  write("one\ntwo\r\n\n");
-  LoneRouter server([&](RouterConfig& config) { config.http.api_keys_file = file; });
+  const KeyFile keys("one\ntwo\r\n\n");
+  LoneRouter server([&](RouterConfig& config) { config.http.api_keys_file = keys.path; });
   TestClient client = server.client();
   const auto status = [&](const std::string& key) {
-    client.send("GET /v1/models HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer " + key + "\r\n\r\n");
-    return client.receive().status;
+    return get_with(client, "/v1/models", "Authorization: Bearer " + key + "\r\n").status;
   };
   const auto comes = [&](const std::string& key, int wanted) {
     for (int i = 0; i < 1000 && status(key) != wanted; ++i) {
@@ -224,15 +188,14 @@ TEST_CASE("API keys are read again when their file changes; a file without any c
   CHECK(status("two") == 200);
   CHECK(status("three") == 401);
   CHECK(status("") == 401);
-  write("three\n");
+  keys.set("three\n");
   CHECK(comes("three", 200));
   CHECK(status("one") == 401);
-  write("\n");
+  keys.set("\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // it has been looked at
   CHECK(status("three") == 200);
-  write("four\n");
+  keys.set("four\n");
   CHECK(comes("four", 200));
-  std::filesystem::remove(file);
 }
 
 TEST_CASE("a queued request whose client goes away leaves the queue") {
@@ -242,11 +205,9 @@ TEST_CASE("a queued request whose client goes away leaves the queue") {
   cluster.decode2.kill();
   TestClient client = cluster.client();
   client.send_post("/v1/completions", R"({"prompt":"abcdef","max_tokens":5})");
-  const std::string waiting =
-      "vllm:num_requests_waiting{engine=\"0\",model_name=\"fake\",role=\"router\"}";
-  REQUIRE(cluster.wait_for_metric(waiting, 1));
+  REQUIRE(cluster.wait_for_metric("vllm:num_requests_waiting", 1));
   client.close();
-  CHECK(cluster.wait_for_metric(waiting, 0));
+  CHECK(cluster.wait_for_metric("vllm:num_requests_waiting", 0));
 }
 
 }  // namespace

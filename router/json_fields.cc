@@ -1,5 +1,6 @@
 #include "router/json_fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -7,6 +8,7 @@ namespace baton {
 namespace {
 
 constexpr size_t kShownBytes = 40;
+constexpr size_t kShownMembers = 4;
 
 // Integers come as 5 and, from some clients, as 5.0.
 std::optional<int64_t> as_integer(const Json& value) {
@@ -22,6 +24,13 @@ std::optional<int64_t> as_integer(const Json& value) {
   return static_cast<int64_t>(number);
 }
 
+// A list or object that is worth a try to show it whole.
+bool is_small(const Json& value) {
+  if (!value.is_structured() || value.size() > kShownMembers) return false;
+  return std::none_of(value.begin(), value.end(),
+                      [](const Json& member) { return member.is_structured(); });
+}
+
 std::string number_text(double number) {
   std::string text = Json(number).dump();
   if (text.ends_with(".0")) text.resize(text.size() - 2);
@@ -31,6 +40,10 @@ std::string number_text(double number) {
 }  // namespace
 
 std::string shown(const Json& value) {
+  if (is_small(value)) {
+    std::string text = dump_json(value);
+    if (text.size() <= kShownBytes) return text;
+  }
   if (value.is_array()) return "a list of " + std::to_string(value.size());
   if (const auto ids = packed_ids(value)) return "a list of " + std::to_string(ids->size());
   if (value.is_object()) return "an object";
@@ -56,20 +69,23 @@ void FieldReader::boolean(const char* name, bool& out) {
   out = value->get<bool>();
 }
 
-void FieldReader::integer64(const char* name, int64_t& out, int64_t min, int64_t max) {
+void FieldReader::integer64(const char* name, int64_t& out, int64_t min, int64_t max,
+                            const std::string& setting) {
   const Json* value = find(name);
   if (value == nullptr) return;
   const std::optional<int64_t> number = as_integer(*value);
   if (!number || *number < min || *number > max) {
     return complain(name, shown(*value),
-                    "an integer from " + std::to_string(min) + " to " + std::to_string(max));
+                    "an integer from " + std::to_string(min) + " to " + std::to_string(max) +
+                        (setting.empty() ? "" : " (" + setting + ")"));
   }
   out = *number;
 }
 
-void FieldReader::integer(const char* name, int32_t& out, int64_t min, int64_t max) {
+void FieldReader::integer(const char* name, int32_t& out, int64_t min, int64_t max,
+                          const std::string& setting) {
   int64_t wide = out;
-  integer64(name, wide, min, max);
+  integer64(name, wide, min, max, setting);
   out = static_cast<int32_t>(wide);
 }
 

@@ -24,8 +24,11 @@ class FieldReader {
 
   // Each leaves `out` as it is when the field is absent.
   void boolean(const char* name, bool& out);
-  void integer(const char* name, int32_t& out, int64_t min, int64_t max);
-  void integer64(const char* name, int64_t& out, int64_t min, int64_t max);
+  // `setting`: the name of the setting that bounds it, for the complaint.
+  void integer(const char* name, int32_t& out, int64_t min, int64_t max,
+               const std::string& setting = {});
+  void integer64(const char* name, int64_t& out, int64_t min, int64_t max,
+                 const std::string& setting = {});
   // `above_min`: the minimum itself is refused.
   void number(const char* name, float& out, double min, double max, bool above_min = false);
   void text(const char* name, std::string& out, size_t bytes_max = SIZE_MAX);

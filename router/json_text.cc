@@ -15,16 +15,14 @@ namespace {
 constexpr size_t kMembersMax = 1024;
 constexpr size_t kPackedIdsMin = 256;
 
-// One pass over the text without recursion: OK, or what must not reach a parser. `surrogates`: it
-// has an escape of half a character.
-Status scan(std::string_view text, int32_t depth_max, bool* surrogates) {
+// One pass over the text without recursion: OK, or what must not reach Json::parse.
+Status scan(std::string_view text, int32_t depth_max) {
   std::vector<size_t> members;  // of each open object, outermost first; 0 for lists
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
       if (c == '\\') {
-        if (text.substr(i, 3) == "\\ud" || text.substr(i, 3) == "\\uD") *surrogates = true;
         ++i;
       } else if (c == '"') {
         in_string = false;
@@ -51,15 +49,33 @@ Status scan(std::string_view text, int32_t depth_max, bool* surrogates) {
   return {};
 }
 
+// Whether it has an escape of half a character, or what looks like one.
+bool has_surrogates(std::string_view text) {
+  for (size_t i = text.find("\\u"); i != text.npos; i = text.find("\\u", i + 2)) {
+    if (i + 2 < text.size() && (text[i + 2] | 0x20) == 'd') return true;
+  }
+  return false;
+}
+
+Json json_of(const simdjson::dom::element& element);
+Json json_of_prompt(const simdjson::dom::element& prompt);
+
+// Throws simdjson_error for too many members, before their keys are compared.
+Json json_of_object(const simdjson::dom::object& members, bool is_body) {
+  if (members.size() > kMembersMax) throw simdjson::simdjson_error(simdjson::CAPACITY);
+  Json object = Json::object();
+  for (const auto& [key, value] : members) {
+    const bool is_prompt = is_body && key == "prompt";
+    object[std::string(key)] = is_prompt ? json_of_prompt(value) : json_of(value);
+  }
+  return object;
+}
+
 Json json_of(const simdjson::dom::element& element) {
   using Type = simdjson::dom::element_type;
   switch (element.type()) {
-    case Type::OBJECT: {
-      const simdjson::dom::object members = element.get_object().value_unsafe();
-      Json object = Json::object();
-      for (const auto& [key, value] : members) object[std::string(key)] = json_of(value);
-      return object;
-    }
+    case Type::OBJECT:
+      return json_of_object(element.get_object().value_unsafe(), /*is_body=*/false);
     case Type::ARRAY: {
       const simdjson::dom::array items = element.get_array().value_unsafe();
       Json::array_t array;
@@ -113,22 +129,21 @@ Json json_of_prompt(const simdjson::dom::element& prompt) {
   return array;
 }
 
-Json json_of_body(const simdjson::dom::object& body) {
-  Json object = Json::object();
-  for (const auto& [key, value] : body) {
-    object[std::string(key)] = key == "prompt" ? json_of_prompt(value) : json_of(value);
+// Several times as fast as Json::parse on prompts of many token ids, and all of it is TTFT. Nothing
+// for what is not valid, too deep (its depth ends below ours by one at most), has too many members,
+// half a character, which simdjson lets pass, or larger numbers.
+std::optional<Json> parse_fast(std::string_view text, int32_t depth_max) {
+  if (has_surrogates(text)) return std::nullopt;
+  try {
+    simdjson::dom::parser parser;
+    const auto depth = static_cast<size_t>(depth_max);
+    if (parser.allocate(text.size(), depth) != simdjson::SUCCESS) return std::nullopt;
+    const simdjson::dom::element root = parser.parse(text.data(), text.size());
+    if (root.is_object()) return json_of_object(root.get_object(), /*is_body=*/true);
+    return json_of(root);
+  } catch (const simdjson::simdjson_error&) {
+    return std::nullopt;
   }
-  return object;
-}
-
-// Several times as fast as Json::parse on prompts of many token ids, and all of it is TTFT. What it
-// refuses is for Json::parse, which knows the place of the error and larger numbers.
-std::optional<Json> parse_fast(std::string_view text) {
-  simdjson::dom::parser parser;
-  simdjson::dom::element root;
-  if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS) return std::nullopt;
-  simdjson::dom::object body;
-  return root.get(body) == simdjson::SUCCESS ? json_of_body(body) : json_of(root);
 }
 
 // JSON and event streams take these for characters like any other. Clients that cut a stream into
@@ -150,13 +165,15 @@ const LineEnd* line_end_at(std::string_view text, size_t at) {
 }  // namespace
 
 Result<Json> parse_json_object(std::string_view text, int32_t depth_max) {
-  bool surrogates = false;  // simdjson lets lone ones pass
-  if (const Status status = scan(text, depth_max, &surrogates); !status.ok()) return status;
+  if (text.empty()) return invalid_argument("body: got nothing, want one JSON object in UTF-8");
   try {
-    std::optional<Json> fast = surrogates ? std::nullopt : parse_fast(text);
-    Json value = fast ? std::move(*fast) : Json::parse(text);
-    if (value.is_object()) return value;
-    return invalid_argument(std::string("body: got JSON ") + value.type_name() +
+    std::optional<Json> value = parse_fast(text, depth_max);
+    if (!value) {  // Json::parse knows larger numbers and the place of an error, but recurses
+      if (const Status status = scan(text, depth_max); !status.ok()) return status;
+      value = Json::parse(text);
+    }
+    if (value->is_object()) return std::move(*value);
+    return invalid_argument(std::string("body: got JSON ") + value->type_name() +
                             ", want one JSON object");
   } catch (const Json::parse_error& error) {
     return invalid_argument("body: got text that stops being valid JSON at byte " +

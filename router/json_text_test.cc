@@ -102,6 +102,31 @@ TEST_CASE("a body is read as JSON's other parser reads it") {
   CHECK(valid > 1000);
 }
 
+// The fast parser ends its depth elsewhere and counts members itself: what a body may be must not
+// depend on which of the two reads it.
+TEST_CASE("depth and members of a body have one limit each") {
+  for (const std::string tail : {"", ", \"half\": \"\\ud800\""}) {  // for one parser, the other
+    const auto parsed = [&](const std::string& value) {
+      return parse_json_object("{\"a\": " + value + tail + "}", 8);
+    };
+    for (const std::string inner : {"", "1", "\"x\""}) {
+      const bool valid = tail.empty();
+      CHECK(parsed(std::string(7, '[') + inner + std::string(7, ']')).ok() == valid);
+      const auto deep = parsed(std::string(8, '[') + inner + std::string(8, ']'));
+      CHECK(deep.status().message().find("deeper than 8 levels") != std::string::npos);
+    }
+    for (const int32_t count : {1023, 1024, 1025}) {
+      std::string members;
+      for (int32_t i = 0; i < count; ++i)
+        members += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
+      const auto many = parsed("{" + members + "}");
+      CHECK(many.ok() == (count <= 1024 && tail.empty()));
+      if (count > 1024)
+        CHECK(many.status().message().find("more than 1024 members") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("text without line ends is written as it is") {
   CHECK(dump_json(Json{{"text", "\xC3\xA9 \xE2\x82\xAC"}}) ==
         "{\"text\":\"\xC3\xA9 \xE2\x82\xAC\"}");

@@ -210,6 +210,12 @@ Infos placement_infos() {
        "STATUS)"},
       {"baton_workers_prefill", kGauge, "workers", {}, "Linked workers that can prefill"},
       {"baton_workers_decode", kGauge, "workers", {}, "Linked workers that can decode"},
+      {"baton_discovery_stale_sources",
+       kGauge,
+       "sources",
+       {},
+       "Sources of worker addresses (API server, name service, workers_file) that could not be "
+       "asked: what they said before counts"},
       {"baton_worker_pages",
        kGauge,
        "pages",

@@ -88,6 +88,7 @@ struct RouterMetrics::Series {
   std::map<std::pair<std::string, std::string>, Gauge> workers;  // by role and state
   Gauge workers_prefill = registry.gauge("baton_workers_prefill");
   Gauge workers_decode = registry.gauge("baton_workers_decode");
+  Gauge stale_sources = registry.gauge("baton_discovery_stale_sources");
   std::map<std::pair<std::string, std::string>, Gauge> pages;  // by worker and state
   Counter placed_remote = placed("remote"), placed_local = placed("local");
   Counter refused = registry.counter("baton_requests_refused_total");
@@ -197,6 +198,10 @@ void RouterMetrics::set_load(size_t active, size_t waiting, size_t connections) 
 
 void RouterMetrics::set_links(const LinkStats& stats) {
   series_->links.update(stats);
+}
+
+void RouterMetrics::set_stale_sources(size_t sources) {
+  series_->stale_sources.set(static_cast<double>(sources));
 }
 
 void RouterMetrics::set_workers(const std::map<LinkId, Worker>& workers) {

@@ -51,6 +51,7 @@ class RouterMetrics {
 
   void set_load(size_t active, size_t waiting, size_t connections);
   void set_links(const LinkStats& stats);
+  void set_stale_sources(size_t sources);
   void set_workers(const std::map<LinkId, Worker>& workers);
 
   std::string text() const;  // Prometheus text format 0.0.4

@@ -45,7 +45,7 @@ Result<Json> plain_message(const Json& message, const std::string& subject) {
   const Json role = message.value("role", Json());
   if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles)) {
     return invalid_argument(subject + ".role: got " + shown(role) +
-                            ", want system, developer, user, assistant or tool");
+                            ", want system, developer, user, assistant, tool or function");
   }
   const Json calls = message.value("tool_calls", Json());
   if (!calls.is_null() && calls != Json::array()) {

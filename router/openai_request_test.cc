@@ -332,5 +332,22 @@ TEST_CASE("strings are escaped so that any parser reads them back") {
   CHECK(out.find('\n') == std::string::npos);
 }
 
+TEST_CASE("an error said \"an object\" where it could have shown what was sent") {
+  Reader reader;
+  const auto message = [&](const std::string& field) {
+    return reader.completion(R"({"prompt":"a",)" + field + "}").status().message();
+  };
+  CHECK(message(R"("response_format":{"type":"json_object"})") ==
+        R"(response_format: got {"type":"json_object"}, want {"type":"text"}: others are not )"
+        "supported yet");
+  CHECK(message(R"("stop":[[]])").starts_with("stop: got [], want a string or a list"));
+  CHECK(message(R"("top_k":{"a":{}})").starts_with("top_k: got an object, want"));
+  CHECK(message(R"("top_k":[1,2,3,4,5])").starts_with("top_k: got a list of 5, want"));
+  CHECK(message(R"("top_k":[")" + std::string(50, 'x') + "\"]")
+            .starts_with("top_k: got a list of 1"));
+  CHECK(reader.completion("").status().message().starts_with("body: got nothing, want one JSON"));
+  CHECK(message(R"("n":99)") == "n: got 99, want an integer from 1 to 16 (http.n_max)");
+}
+
 }  // namespace
 }  // namespace baton

@@ -64,7 +64,10 @@ void refuse_unsupported(FieldReader& fields) {
   for (const char* name : kNotSupportedYet) {
     const Json* value = fields.find(name);
     if (value == nullptr || asks_for_nothing(name, *value)) continue;
-    fields.complain(name, shown(*value), "none: it is not supported yet");
+    const bool is_format = name == std::string_view("response_format");
+    fields.complain(name, shown(*value),
+                    is_format ? R"({"type":"text"}: others are not supported yet)"
+                              : "none: it is not supported yet");
   }
   bool with_reasoning = true;
   fields.boolean("include_reasoning", with_reasoning);
@@ -226,7 +229,7 @@ void read_shared_fields(FieldReader& fields, const TextModel& model, const Model
   fields.text("model", request.model);
   read_request_id(fields, request);
   read_truncation(fields, request);
-  fields.integer("n", spec.n, 1, limits.n_max);
+  fields.integer("n", spec.n, 1, limits.n_max, "http.n_max");
   fields.number("temperature", spec.temperature, 0, 100);
   fields.number("top_p", spec.top_p, 0, 1, true);
   fields.integer("top_k", spec.top_k, -1, kInt32Max);

@@ -38,7 +38,8 @@ void ClientRequest::start() {
   const Admission admission = submit_all();
   if (!admission.status.ok()) {
     done_ = true;
-    report("error");
+    count("error");
+    context_.refusals.add(origin_.id, origin_.traceparent, admission.status);
     reply_->send(error_response(admission.status, admission.retry_after_s));
     return;
   }
@@ -242,7 +243,7 @@ void ClientRequest::on_cached_tokens(int32_t, int32_t cached_tokens) {
 void ClientRequest::on_failed(int32_t, const Status& status) {
   if (done_) return;
   cancel_all();
-  report("error");
+  report("error", status);
   if (!streaming_) {
     reply_->send(error_response(status, context_.dispatcher.retry_after_s()));
     return;
@@ -257,7 +258,7 @@ void ClientRequest::cancel_all() {
   for (const GenerationId id : generations_) context_.dispatcher.cancel(id);
 }
 
-void ClientRequest::report(const std::string& finished_reason) {
+void ClientRequest::count(const std::string& finished_reason) {
   const int64_t now_us = context_.clock.now_us();
   context_.metrics.request_done(
       {.finished_reason = finished_reason,
@@ -266,14 +267,19 @@ void ClientRequest::report(const std::string& finished_reason) {
        .generated_tokens = usage_.completion_tokens,
        .n = api_.spec.n,
        .e2e_s = static_cast<double>(now_us - origin_.received_us) * 1e-6});
+}
+
+void ClientRequest::report(const std::string& finished_reason, const Status& why) {
+  count(finished_reason);
   if (!origin_.logged) return;
   log_info("request", {{"request_id", origin_.id},
                        {"traceparent", origin_.traceparent},
                        {"finished_reason", finished_reason},
+                       {"reason", why.message()},
                        {"prompt_tokens", usage_.prompt_tokens},
                        {"cached_tokens", usage_.cached_tokens},
                        {"generated_tokens", usage_.completion_tokens},
-                       {"ms", (now_us - origin_.received_us) / 1000}});
+                       {"ms", (context_.clock.now_us() - origin_.received_us) / 1000}});
 }
 
 }  // namespace baton

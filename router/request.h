@@ -16,6 +16,7 @@
 #include "router/openai_logprobs.h"
 #include "router/openai_request.h"
 #include "router/openai_response.h"
+#include "router/refusal_log.h"
 #include "router/text_output.h"
 
 namespace baton {
@@ -25,6 +26,7 @@ struct RequestContext {
   Dispatcher& dispatcher;
   const Placement& placement;
   RouterMetrics& metrics;
+  RefusalLog& refusals;
   const TextModel& model;
   const Clock& clock;
 };
@@ -82,7 +84,9 @@ class ClientRequest final : public GenerationSink,
   void add_echo(int32_t index, Choice& choice);
   void complete();
   void cancel_all();
-  void report(const std::string& finished_reason);
+  void count(const std::string& finished_reason);
+  // Counts it and writes its line in the log; `why` it failed.
+  void report(const std::string& finished_reason, const Status& why = {});
 
   const RequestContext context_;
   const ApiRequest api_;

@@ -13,7 +13,7 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kSecretsCheckMs = 1000;  // files of keys are looked at so often
+constexpr int64_t kEverySecondMs = 1000;  // for what may be that old
 
 uint64_t random_number() {
   std::random_device device;
@@ -106,7 +106,10 @@ void Router::run() {
     api_->set_connections(server_->connections());
     metrics_.set_links(links_->stats());
   });
-  server_->every(kSecretsCheckMs, [this] { api_->refresh_keys(); });
+  server_->every(kEverySecondMs, [this] {
+    api_->refresh_keys();
+    metrics_.set_stale_sources(worker_list_->stale_sources());
+  });
   log_info("router_ready", {{"port", port()}, {"workers", config_.workers}});
   server_->run();
 }

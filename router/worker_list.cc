@@ -23,11 +23,12 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// Throws ConfigError.
-void check_entry(const std::string& setting, const std::string& entry) {
+// `also`: what the setting takes besides. Throws ConfigError.
+void check_entry(const std::string& setting, const std::string& entry,
+                 const std::string& also = {}) {
   const std::string address = is_dns(entry) ? entry.substr(kDns.size()) : entry;
   if (is_kube_entry(entry) || !parse_host_port(address).ok())
-    throw ConfigError(setting + ": got \"" + entry + "\", want host:port or dns:name:port");
+    throw ConfigError(setting + ": got \"" + entry + "\", want host:port or dns:name:port" + also);
 }
 
 std::vector<std::string> split_entries(const std::string& list) {
@@ -36,7 +37,7 @@ std::vector<std::string> split_entries(const std::string& list) {
   for (std::string entry; std::getline(in, entry, ',');) {
     entry = trimmed(entry);
     if (entry.empty()) continue;
-    if (!is_kube_entry(entry)) check_entry("workers", entry);
+    if (!is_kube_entry(entry)) check_entry("workers", entry, " or kube:namespace/service:port");
     entries.push_back(entry);
   }
   return entries;
@@ -115,7 +116,9 @@ void WorkerList::run() {
 
 void WorkerList::refresh() {
   std::vector<Entry> view;
-  for (const std::string& text : entries()) {
+  const std::vector<std::string> texts = entries();
+  size_t stale = told_.contains(file_) ? 1 : 0;
+  for (const std::string& text : texts) {
     Entry entry{.text = text};
     if (is_dns(text)) {
       entry.addresses = resolve(text);
@@ -124,8 +127,10 @@ void WorkerList::refresh() {
     } else {
       entry.addresses.emplace(text, AddressHint{});
     }
-    if (const auto trouble = told_.find(text); trouble != told_.end())
-      entry.trouble = trouble->second;
+    if (const auto told = told_.find(text); told != told_.end()) {
+      entry.trouble = told->second.reason;
+      stale += told->second.stale ? 1 : 0;
+    }
     view.push_back(std::move(entry));
   }
   std::map<std::string, AddressHint> now;
@@ -141,6 +146,7 @@ void WorkerList::refresh() {
   {
     std::lock_guard lock(mutex_);
     view_ = std::move(view);
+    stale_sources_ = stale;
   }
   give_hints(now);
   dial(std::move(wanted));
@@ -179,21 +185,29 @@ std::vector<WorkerList::Entry> WorkerList::view() const {
   return view_;
 }
 
-void WorkerList::tell(const char* event, const std::string& subject, const std::string& reason) {
-  if (reason.empty()) {
+size_t WorkerList::stale_sources() const {
+  std::lock_guard lock(mutex_);
+  return stale_sources_;
+}
+
+void WorkerList::tell(const char* event, const std::string& subject, Trouble trouble) {
+  if (trouble.reason.empty()) {
     told_.erase(subject);
-  } else if (std::exchange(told_[subject], reason) != reason) {
-    log_warn(event, {{"subject", subject}, {"reason", reason}});
+    return;
   }
+  Trouble& told = told_[subject];
+  if (told.reason != trouble.reason)
+    log_warn(event, {{"subject", subject}, {"reason", trouble.reason}});
+  told = std::move(trouble);
 }
 
 std::vector<std::string> WorkerList::entries() {
   if (!file_.empty()) {
     try {
       file_entries_ = read_entries(file_);
-      tell("workers_file_kept", file_, "");
+      tell("workers_file_kept", file_, {});
     } catch (const ConfigError& error) {
-      tell("workers_file_kept", file_, error.what());
+      tell("workers_file_kept", file_, {error.what(), true});
     }
   }
   std::vector<std::string> entries = static_entries_;
@@ -206,9 +220,9 @@ std::map<std::string, AddressHint> WorkerList::resolve(const std::string& entry)
   std::vector<std::string>& answer = last_answers_[entry];
   if (found.ok() && !found->empty()) {
     answer = *found;
-    tell("worker_name_kept", entry, "");
+    tell("worker_name_kept", entry, {});
   } else {
-    tell("worker_name_kept", entry, found.ok() ? "no address" : found.status().message());
+    tell("worker_name_kept", entry, {found.ok() ? "no address" : found.status().message(), true});
   }
   std::map<std::string, AddressHint> addresses;
   for (const std::string& address : answer) addresses.emplace(address, AddressHint{});
@@ -220,9 +234,9 @@ std::map<std::string, AddressHint> WorkerList::watched(const std::string& entry)
   const KubeWatch& watch = *watches_.at(service.name_space);
   KubeEndpoints endpoints = watch.endpoints(service.service, service.port);
   if (const std::string trouble = watch.trouble(); !trouble.empty()) {
-    told_[entry] = trouble;  // the watch has logged it
+    told_[entry] = {trouble, true};  // the watch has logged it
   } else {
-    tell("worker_service_empty", entry, endpoints.empty() ? "it has no endpoint" : "");
+    tell("worker_service_empty", entry, {endpoints.empty() ? "it has no endpoint" : "", false});
   }
   return endpoints;
 }

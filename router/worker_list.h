@@ -57,7 +57,11 @@ class WorkerList {
   // One look at everything, on the caller's thread: what the thread does each time.
   void refresh();
 
-  std::vector<Entry> view() const;  // thread-safe; as of the last look
+  // Thread-safe; as of the last look.
+  std::vector<Entry> view() const;
+  // How many of the sources of addresses (the file, each dns: and each kube: entry) could not be
+  // asked, so that what they said before counts.
+  size_t stale_sources() const;
 
   static Result<std::vector<std::string>> resolve_by_system(const std::string& name_port);
 
@@ -69,8 +73,12 @@ class WorkerList {
   std::map<std::string, AddressHint> watched(const std::string& entry);
   void give_hints(const std::map<std::string, AddressHint>& now);
   void dial(std::set<std::string> wanted);
-  // Logs `event` when the reason is another than the last time; empty: all is well.
-  void tell(const char* event, const std::string& subject, const std::string& reason);
+  struct Trouble {
+    std::string reason;  // empty: all is well
+    bool stale = false;  // what there was before counts
+  };
+  // Logs `event` when the reason is another than the last time.
+  void tell(const char* event, const std::string& subject, Trouble trouble);
 
   const std::vector<std::string> static_entries_;
   const std::string file_;
@@ -82,15 +90,16 @@ class WorkerList {
   // The thread's, once started.
   std::vector<std::string> file_entries_;
   std::map<std::string, std::vector<std::string>> last_answers_;  // by dns: entry
-  std::map<std::string, std::string> told_;                       // trouble by entry or file
+  std::map<std::string, Trouble> told_;                           // by entry or file
   std::set<std::string> dialled_;
   std::map<std::string, AddressHint> hints_;  // as told, of addresses that were dialled once
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Entry> view_;  // guarded by mutex_
-  bool look_soon_ = false;   // guarded by mutex_
-  bool stopping_ = false;    // guarded by mutex_
+  std::vector<Entry> view_;   // guarded by mutex_
+  size_t stale_sources_ = 0;  // guarded by mutex_
+  bool look_soon_ = false;    // guarded by mutex_
+  bool stopping_ = false;     // guarded by mutex_
   std::thread thread_;
   std::map<std::string, std::unique_ptr<KubeWatch>>
       watches_;  // by namespace; they call look_soon()

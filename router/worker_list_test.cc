@@ -83,6 +83,27 @@ TEST_CASE("a name service that fails or says nothing takes no worker away") {
   CHECK(f.released.empty());
 }
 
+TEST_CASE("a source that cannot be asked counts as stale until it answers, or is listed no more") {
+  const File file;
+  file.set("dns:other:7100\n");
+  Fixture f(with_workers("a:1, dns:pool:7100", file.path));
+  f.answer = Names{"10.0.0.1:7100"};
+  f.list.refresh();
+  CHECK(f.list.stale_sources() == 0);
+  f.answer.reset();
+  f.list.refresh();
+  CHECK(f.list.stale_sources() == 2);
+  file.set("nonsense\n");  // what it listed before counts
+  f.list.refresh();
+  CHECK(f.list.stale_sources() == 3);
+  file.set("b:1\n");
+  f.list.refresh();
+  CHECK(f.list.stale_sources() == 1);
+  f.answer = Names{"10.0.0.2:7100"};
+  f.list.refresh();
+  CHECK(f.list.stale_sources() == 0);
+}
+
 TEST_CASE("two entries with one address dial it once, and release it with the last") {
   const File file;
   file.set("10.0.0.1:7100\n");

@@ -78,6 +78,10 @@ def test_pages_stay_in_their_zone_and_the_router_says_where_everybody_is(want):
         assert pods.row(there)["mates"] == 0
 
 
+def stale_sources(pods):
+    return next(value for key, value in pods.cluster.router_metrics().items() if key.startswith("baton_discovery_stale_sources"))
+
+
 FAILURES = {
     "hangs up": lambda kube: kube.hang_up(),
     "hangs up in mid-chunk": lambda kube: kube.hang_up(in_chunk=True),
@@ -100,9 +104,11 @@ def test_whatever_the_api_server_does_the_workers_stay_and_news_arrives(want):
             pods.tell("decode")
             if kube.server is None:
                 wait_for("the trouble is told", lambda: pods.placement()["discovery"][0]["trouble"])
+                wait_for("it is counted", lambda: stale_sources(pods) == len(pods.placement()["discovery"]))
                 kube.start()
             reason = None if changing.ready else "not ready"
             wait_for(f"news after it {name}", lambda: pods.row(changing).get("reason") == reason and pods.row(changing)["used"] == changing.ready)
+        wait_for("it is counted no more", lambda: stale_sources(pods) == 0)
         assert any(status == 410 or not watching for status, watching, _ in kube.requests[1:]), "no second list"
 
 

@@ -254,3 +254,34 @@ def test_the_traceparent_is_logged_with_its_request():
         line = next(line for line in log.read_text().splitlines() if "request_id=traced-1" in line)
         assert f"traceparent={trace}" in line
         assert "generated_tokens=3" in line
+
+
+def test_a_refused_request_left_no_line_in_the_log():
+    """An operator has to see why clients get errors: each refusal says its status and reason, under its request's id."""
+    with Cluster(GOLDEN / "llama", prefill=0, decode=0, both=1, worker_args=["--kv.pool-mib", "32"],
+                 router_args=["--route.queue-wait-ms", "100"]) as cluster:
+        log = cluster.routers[0].log
+
+        def line_of(request_id, status, body):
+            reply = httpx.post(cluster.url + "/v1/completions", json=body, headers={"x-request-id": request_id}, timeout=60)
+            assert reply.status_code == status
+            assert wait_until(lambda: f"request_id={request_id} " in log.read_text())
+            return next(line for line in log.read_text().splitlines() if f"request_id={request_id} " in line)
+
+        line = line_of("wrong-field", 400, {"prompt": [1, 2], "n": 100})
+        assert " info request_refused " in line and " status=400 " in line
+        assert 'reason="n: got 100, want an integer from 1 to 16 (http.n_max)"' in line
+        line = line_of("other-model", 404, {"prompt": [1, 2], "model": "other"})
+        assert " info request_refused " in line and " status=404 " in line
+        cluster.workers["both-0"].kill()
+        cluster.workers["both-0"].popen.wait()
+        assert wait_until(lambda: "worker_down" in log.read_text())
+        line = line_of("no-worker", 503, {"prompt": [1, 2]})  # it was let in, and waited
+        assert " info request " in line and "finished_reason=error" in line and 'reason="' in line and 'reason=""' not in line
+        flood = 1000
+        with socket.create_connection(("127.0.0.1", cluster.ports[0])) as connection:
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n{}" * flood)
+            answers = b""
+            while answers.count(b"prompt: got nothing") < flood:
+                answers += connection.recv(1 << 16)
+        assert log.read_text().count(" request_refused ") < flood / 2

@@ -222,3 +222,13 @@ def test_unlike_workers_are_named_and_do_not_disturb_the_others():
         assert len(lines) == 1, lines
         assert any(cluster.addresses[name] in lines[0] for name in ("prefill-0", "decode-0"))
         assert any(cluster.addresses[name] in lines[0] for name in ("prefill-1", "decode-1"))
+
+
+def test_the_end_of_a_link_was_told_as_a_failed_dial_too():
+    with Cluster(MODEL, prefill=0, decode=0, both=1) as cluster:
+        router, address = cluster.routers[0], cluster.addresses["both-0"]
+        cluster.workers["both-0"].kill()
+        wait_for("the end of the link", lambda: " link_down " in log_of(router))
+        wait_for("a dial that fails", lambda: f"link_dial_failed address={address}" in log_of(router).partition(" link_down ")[2])
+        since_up = log_of(router).partition(" link_down ")[0].partition(" link_up ")[2]
+        assert "link_dial_failed" not in since_up

@@ -89,18 +89,20 @@ def test_twice_the_load(overloadable):
     for port, got in answers.items():
         refused = [retry_after for status, retry_after in got if status == 429]
         assert refused, f"the router on port {port} refused nothing"
-        assert all(1 <= int(retry_after) <= 10 for retry_after in refused), refused
+        assert all(1 <= int(retry_after) < 60 for retry_after in refused), refused  # 60: further than forecasts reach
     assert report["failed"] == 0
     assert report["refused"] > 0.2 * report["requests"]
     assert report["completed"] > 0.1 * report["requests"]  # the machine may have less to give than when it was measured
-    assert report["ttft_ms"]["p99"] < 3 * TTFT_MAX_MS
+    # What the last one would wait if everybody were let in, by what the machine had to give meanwhile.
+    unbounded_ms = 1000 * (report["requests"] * report["duration_s"] / report["completed"] - seconds)
+    assert report["ttft_ms"]["p99"] < unbounded_ms / 2
     assert refusals(cluster, "ttft") == report["refused"] + sum(status == 429 for got in answers.values() for status, _ in got)
 
 
 def test_recovers_by_itself(overloadable):
     cluster, _ = overloadable
     rng = random.Random(2)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while try_once(cluster.ports[0], rng)[0] != 200:
         assert time.monotonic() < deadline, "still refusing when the load is gone"
     report = Load(cluster, requests=40, concurrency=1).result()  # however slow the machine is now
@@ -109,7 +111,7 @@ def test_recovers_by_itself(overloadable):
 
 def test_clients_that_obey_retry_after_are_all_served(overloadable):
     cluster, capacity = overloadable
-    report = Load(cluster, rate=2 * capacity, requests=int(2 * capacity * 3), retry=True).result()
+    report = Load(cluster, rate=20 * capacity, requests=int(6 * capacity), retry=True).result()  # all at once
     assert report["completed"] == report["requests"], report
     assert report["retries"] > 0
 

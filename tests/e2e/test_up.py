@@ -103,3 +103,14 @@ def test_a_missing_model_gets_one_clear_line(tmp_path):
     result = subprocess.run(argv, capture_output=True, text=True, timeout=30)
     lines = [line for line in result.stderr.splitlines() if line]
     assert result.returncode != 0 and len(lines) == 1 and "none.gguf" in lines[0], result.stderr
+
+
+@pytest.mark.parametrize("flag, value, told", [("--listen", "nonsense", 'listen: got "nonsense", want host:port'),
+                                               ("--listen", "0.0.0.0:7100", "listen: got 0.0.0.0:7100 without a link.token_file"),
+                                               ("--token-file", "none", "link.token_file: cannot read none")])
+def test_a_wrong_address_was_told_only_when_the_model_had_been_loaded(tmp_path, flag, value, told):
+    """A large one takes minutes. Here the model, too, is wrong: what is said of the links shows that they come first."""
+    argv = [str(BIN / "baton-worker"), "--model", str(tmp_path / "none.gguf"), flag, value]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert told in result.stderr
