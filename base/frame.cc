@@ -54,7 +54,8 @@ void FrameQueue::next_frames(size_t bytes_min, std::string& out) {
   }
 }
 
-Result<bool> FrameReader::next(std::string* message) {
+Result<bool> FrameReader::next(std::string_view* message) {
+  if (!in_pieces_) partial_ = std::string();  // has been given out; its memory goes
   for (;;) {
     const std::string_view rest = std::string_view(buffer_).substr(at_);
     const bool has_header = rest.size() >= kFrameHeaderBytes;
@@ -78,12 +79,12 @@ Result<bool> FrameReader::next(std::string* message) {
   }
 }
 
-Status FrameReader::take_frame(FrameKind kind, std::string_view payload, std::string* message,
+Status FrameReader::take_frame(FrameKind kind, std::string_view payload, std::string_view* message,
                                bool* whole) {
   *whole = false;
   switch (kind) {
     case FrameKind::kWhole:
-      message->assign(payload);
+      *message = payload;
       *whole = true;
       return {};
     case FrameKind::kPiece:
@@ -101,8 +102,7 @@ Status FrameReader::take_frame(FrameKind kind, std::string_view payload, std::st
   partial_.append(payload);
   in_pieces_ = kind == FrameKind::kPiece;
   if (in_pieces_) return {};
-  *message = std::move(partial_);
-  partial_.clear();
+  *message = partial_;
   *whole = true;
   return {};
 }

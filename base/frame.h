@@ -53,12 +53,13 @@ class FrameReader {
   explicit FrameReader(size_t message_bytes_max) : message_bytes_max_(message_bytes_max) {}
 
   void feed(std::string_view bytes) { buffer_.append(bytes); }
-  // True and the next message in `message`; false when more bytes are needed; a Status when the
-  // peer breaks the format or the bound.
-  Result<bool> next(std::string* message);
+  // True and the next message in `message`, valid until the next call; false when more bytes are
+  // needed; a Status when the peer breaks the format or the bound.
+  Result<bool> next(std::string_view* message);
 
  private:
-  Status take_frame(FrameKind kind, std::string_view payload, std::string* message, bool* whole);
+  Status take_frame(FrameKind kind, std::string_view payload, std::string_view* message,
+                    bool* whole);
 
   const size_t message_bytes_max_;
   std::string buffer_;  // [at_, end) are bytes of frames not yet taken

@@ -10,12 +10,12 @@ namespace {
 
 std::vector<std::string> read_all(FrameReader& reader) {
   std::vector<std::string> messages;
-  std::string message;
+  std::string_view message;
   for (;;) {
     const auto more = reader.next(&message);
     REQUIRE_MESSAGE(more.ok(), more.status().to_string());
     if (!*more) return messages;
-    messages.push_back(message);
+    messages.emplace_back(message);
   }
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("an urgent message passes between the pieces of a long one") {
 Status first_error(const std::string& bytes, size_t message_bytes_max) {
   FrameReader reader(message_bytes_max);
   reader.feed(bytes);
-  std::string message;
+  std::string_view message;
   for (;;) {
     const auto more = reader.next(&message);
     if (!more.ok()) return more.status();

@@ -53,7 +53,7 @@ void LinkConnection::receive(int64_t now_us) {
 
 LinkConnection::Event LinkConnection::next(int64_t now_us) {
   if (!announced_up_) return next_of_hello(now_us);
-  std::string bytes;
+  std::string_view bytes;
   for (;;) {
     const Result<bool> more = reader_.next(&bytes);
     if (!more.ok()) return more.status();

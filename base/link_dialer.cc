@@ -63,13 +63,14 @@ void LinkDialer::ended(const std::string& address, LinkId link, int64_t now_us,
   const auto at = targets_.find(address);
   if (at == targets_.end() || !at->second.busy || at->second.link != link) return;
   Target& target = at->second;
-  if (target.reason != reason)
+  const bool failed = !target.up;  // the end of a link that was up is told as link_down
+  if (failed && target.reason != reason)
     log_warn("link_dial_failed", {{"address", address}, {"reason", reason}});
   if (target.released) {
     targets_.erase(at);
     return;
   }
-  target.reason = reason;
+  target.reason = failed ? reason : "";
   target.busy = false;
   target.up = false;
   target.link = kNoLink;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/listen_address.h"
 #include "base/log.h"
 
 namespace baton {
@@ -45,15 +46,7 @@ LinkLoop::~LinkLoop() {
 }
 
 void LinkLoop::open_listener(const std::string& listen) {
-  const Result<HostPort> target = parse_host_port(listen);
-  if (!target.ok()) throw ConfigError("listen: " + target.status().message());
-  const auto found = resolve(*target, /*numeric_only=*/false);
-  if (!found.ok()) throw ConfigError("listen " + listen + ": " + found.status().message());
-  const SocketAddress& address = found->front();
-  if (!credentials_->has_token() && !is_loopback(address))
-    throw ConfigError("listen: got " + listen +
-                      " without a link.token_file, want one beyond loopback");
-  Result<ScopedFd> listener = listen_tcp(address);
+  Result<ScopedFd> listener = listen_tcp(listen_address(listen, credentials_->has_token()));
   if (!listener.ok()) throw ConfigError("listen " + listen + ": " + listener.status().message());
   listener_ = std::move(*listener);
   port_ = local_port(listener_);
@@ -201,11 +194,9 @@ void LinkLoop::take(Resolved& command) {
 }
 
 void LinkLoop::flush_touched() {
-  std::sort(touched_.begin(), touched_.end());
-  touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
   std::vector<LinkId> touched;
   touched.swap(touched_);
-  for (const LinkId link : touched) flush(link);
+  for (const LinkId link : touched) flush(link);  // has nothing to do the second time
 }
 
 void LinkLoop::tick() {

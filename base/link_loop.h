@@ -120,7 +120,7 @@ class LinkLoop {
   Connections connections_;
   LinkDialer dialer_;
   std::unique_ptr<Resolver> resolver_;            // started by the first name
-  std::vector<LinkId> touched_;                   // have something to write since the last flush
+  std::vector<LinkId> touched_;                   // in this order: got something to write
   int64_t now_us_ = 0;                            // of this round
   int64_t next_tick_us_ = 0;                      // no connection needs tick() before
   LinkStats stats_;                               // bytes: of connections that have ended

@@ -326,6 +326,13 @@ bool get_message(Reader& reader, uint64_t type, uint32_t count, Message* message
 
 std::string encode_message(const Message& message) {
   std::string bytes;
+  // Or what follows a long prompt would double the string, and copy it once more.
+  std::visit(
+      [&](const auto& m) {
+        if constexpr (requires { m.spec; })
+          bytes.reserve(encoded_bytes_max(m.spec) + m.tokens.size() * sizeof(TokenId));
+      },
+      message);
   Writer(bytes).put_message(message);
   return bytes;
 }

@@ -25,7 +25,7 @@ void LandingSide::on_open(Open open) {
   const AttemptId id = open.id;
   if (cancelled_.count(id) != 0 || attempts_.count(id) != 0) return;
   const Status fits =
-      scheduler_.check({id, open.spec, open.prompt_len, open.tokens}, /*pushed=*/false);
+      scheduler_.check(open.spec, open.prompt_len, open.tokens.size(), /*pushed=*/false);
   if (!fits.ok()) {
     routers_.send(id.id, Failed{.id = id, .retryable = false, .message = fits.message()});
     return;

@@ -1,5 +1,5 @@
-// The CopyQueue of a GPU: copies on a stream of their own, each behind the event of the layer that
-// it waits for, so that the GPU goes from a layer's KV write to its copies without the host. Copies
+// The CopyQueue of a GPU: copies on a stream of their own, each behind the event of the layers that
+// it waits for, so that the GPU goes from their KV writes to the copies without the host. Copies
 // travel to the driver in batches (cudaMemcpyBatchAsync: 0.6 us of host time a slice). What has
 // completed is learnt from host functions on a second stream, which follows the first by events:
 // on the first they would hold up the copies behind them. Handoff thread only.

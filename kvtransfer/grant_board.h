@@ -9,8 +9,14 @@
 #include <vector>
 
 #include "base/link.h"
+#include "base/status.h"
+#include "model/page_pool.h"
 
 namespace baton {
+
+// kInvalidArgument unless a peer's message names bytes inside one page of ours.
+Status check_slice(const std::vector<PagePool*>& pools, int32_t group, int32_t page, int64_t offset,
+                   int64_t bytes);
 
 // Thread-safe.
 class GrantBoard {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <stdexcept>
 
+#include "kvtransfer/gpu_fake.h"
 #include "kvtransfer/test_rig.h"
 
 #include "tests/doctest.h"
@@ -12,39 +13,18 @@
 namespace baton {
 namespace {
 
-// The host's memory with a queue of the test's around it.
+// With a queue of the test's around the host's.
 template <typename Queue>
-class FakeMemory final : public HandoffMemory {
+class QueueMemory final : public FakeMemory {
  public:
-  Kind kind() const override { return Kind::kHost; }
-  bool waits_for_events() const override { return true; }
-  Result<Created> create(int64_t bytes) override { return inner_->create(bytes); }
-  Result<std::unique_ptr<SharedMemory>> allocate(int64_t bytes) override {
-    return inner_->allocate(bytes);
-  }
-  Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) override {
-    return inner_->import(fd, bytes);
-  }
-  Status read(void* host, const std::byte* from, int64_t bytes) override {
-    return inner_->read(host, from, bytes);
-  }
-  Status write(std::byte* to, const void* host, int64_t bytes) override {
-    return inner_->write(to, host, bytes);
-  }
+  QueueMemory() : FakeMemory(Kind::kHost, true) {}
   std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) override {
     loop_ = &loop;
-    return std::make_unique<Queue>(loop, inner_->make_queue(loop, {}), std::move(done));
-  }
-  std::unique_ptr<MarkedStream> make_marked_stream(MarkedStream::Passed) override {
-    return nullptr;
-  }
-  std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) override {
-    return inner_->make_hasher(std::move(pools));
+    return std::make_unique<Queue>(loop, FakeMemory::make_queue(loop, {}), std::move(done));
   }
   void wake() { loop_.load()->wake(); }
 
  private:
-  const std::unique_ptr<HandoffMemory> inner_ = make_host_handoff_memory();
   std::atomic<PollLoop*> loop_{nullptr};
 };
 
@@ -108,7 +88,7 @@ TEST_CASE("an error that ends the handoff thread is told with its name, not a st
   EventLog log;
   const std::unique_ptr<PageMover> p =
       make_page_mover({.transports = "mapped"}, pools.layout, pools.borrowed, "127.0.0.1", clock,
-                      log.sink(), nullptr, std::make_shared<FakeMemory<ThrowingQueue>>());
+                      log.sink(), nullptr, std::make_shared<QueueMemory<ThrowingQueue>>());
   TestEnd d({.transports = "mapped"}, clock);
   p->attach(1, d.mover->offer(2), long_lease());
   REQUIRE_EQ(log.wait(MoverEvent::Kind::kAttached).link, 1);
@@ -128,7 +108,7 @@ TEST_CASE(
   TestPools pools;
   EventLog log;
   pools.fill(7);
-  const auto memory = std::make_shared<FakeMemory<EventQueue>>();
+  const auto memory = std::make_shared<QueueMemory<EventQueue>>();
   const std::unique_ptr<PageMover> p =
       make_page_mover({.transports = "mapped"}, pools.layout, pools.borrowed, "127.0.0.1", clock,
                       log.sink(), nullptr, memory);
@@ -157,7 +137,7 @@ TEST_CASE("an abort ends only when the copies that wait for a layer have been ma
   SystemClock clock;
   TestPools pools;
   EventLog log;
-  const auto memory = std::make_shared<FakeMemory<EventQueue>>();
+  const auto memory = std::make_shared<QueueMemory<EventQueue>>();
   const std::unique_ptr<PageMover> p =
       make_page_mover({.transports = "mapped"}, pools.layout, pools.borrowed, "127.0.0.1", clock,
                       log.sink(), nullptr, memory);

@@ -106,9 +106,8 @@ void MappedTransport::serve(const OpenChannel& open) {
 
 void MappedTransport::on_closed(uint64_t id, const Status& reason) {
   const auto it = connections_.find(id);
-  // Strangers leave no trace; a peer that has shown its nonce and leaves later is on its link's
-  // log.
-  if (it->second->known && !it->second->serving) {
+  // Strangers leave no trace, and the end of a peer that has its slabs is on the link's log.
+  if (it->second->known && (!it->second->serving || reason.code() == Code::kInvalidArgument)) {
     log_warn("mapped_refused", {{"link", it->second->link}, {"reason", reason.message()}});
   }
   connections_.erase(it);
@@ -117,10 +116,10 @@ void MappedTransport::on_closed(uint64_t id, const Status& reason) {
 Status MappedTransport::answer(Connection& connection, MappedMessage message) {
   WireReader in(message.bytes);
   MappedKind kind{};
-  if (!in.get(kind)) return invalid_argument("mapped: empty message");
+  if (!in.get(kind)) return invalid_argument("empty message");
   if (kind == MappedKind::kHello && !connection.welcomed)
     return welcome(connection, std::move(message));
-  if (!connection.welcomed) return invalid_argument("mapped: no hello");
+  if (!connection.welcomed) return invalid_argument("no hello");
 
   Nonce challenge{};
   uint32_t group = 0;
@@ -133,7 +132,7 @@ Status MappedTransport::answer(Connection& connection, MappedMessage message) {
     connection.serving = true;
     return {};
   }
-  return invalid_argument("mapped: malformed message");
+  return invalid_argument("malformed message");
 }
 
 Status MappedTransport::welcome(Connection& connection, MappedMessage message) {
@@ -144,10 +143,10 @@ Status MappedTransport::welcome(Connection& connection, MappedMessage message) {
   const bool crosses_hosts = connection.channel->crosses_hosts();
   if (!in.get(kind) || !in.get(version) || version != kMappedVersion || !in.get(nonce) ||
       message.keys.size() != (crosses_hosts ? 0 : 1)) {
-    return invalid_argument("mapped: malformed hello");
+    return invalid_argument("malformed hello");
   }
   const std::optional<OfferBook::Found> found = context_.offers.find(nonce);
-  if (!found) return invalid_argument("mapped: unknown nonce");
+  if (!found) return invalid_argument("unknown nonce");
   connection.known = true;
   connection.link = found->link;
   if (!crosses_hosts) {
@@ -172,13 +171,13 @@ Status MappedTransport::welcome(Connection& connection, MappedMessage message) {
 }
 
 Status MappedTransport::check(Connection& connection, const Nonce& challenge) {
-  if (connection.scratch.memory == nullptr) return invalid_argument("mapped: no scratch memory");
+  if (connection.scratch.memory == nullptr) return invalid_argument("no scratch memory");
   Nonce seen{};
   const Status read = context_.memory.read(
       seen.data(), connection.scratch.memory->data() + kScratchChallengeAt, seen.size());
   if (!read.ok()) return read;
   if (seen != challenge) {
-    return invalid_argument("mapped: the peer's store is not in our memory");
+    return invalid_argument("the peer's store is not in our memory");
   }
   WireWriter out;
   out.put(MappedKind::kChecked);
@@ -186,9 +185,9 @@ Status MappedTransport::check(Connection& connection, const Nonce& challenge) {
 }
 
 Status MappedTransport::send_slabs(Connection& connection, uint32_t group, uint32_t first) {
-  if (group >= context_.pools.size()) return invalid_argument("mapped: no such kv_group");
+  if (group >= context_.pools.size()) return invalid_argument("no such kv_group");
   const std::vector<Slab>& slabs = context_.pools[group]->slabs();
-  if (first >= slabs.size()) return invalid_argument("mapped: no such slab");
+  if (first >= slabs.size()) return invalid_argument("no such slab");
   std::vector<MemoryKeyView> keys;
   for (size_t i = first; i < slabs.size() && keys.size() < kMappedKeysMax; ++i) {
     const auto& handle = slabs[i].fabric_handle;

@@ -61,7 +61,7 @@ class FabricChannel final : public MappedChannel {
     WireWriter out;
     out.put_string(bytes);
     for (const MemoryKeyView& key : keys) {
-      if (key.handle == nullptr) return unavailable("mapped: memory without a fabric handle");
+      if (key.handle == nullptr) return unavailable("memory without a fabric handle");
       out.put(*key.handle);
     }
     stream_.send(out.take());
@@ -72,11 +72,11 @@ class FabricChannel final : public MappedChannel {
   Status take(std::string_view message) {
     WireReader in(message);
     MappedMessage got;
-    if (!in.get_string(got.bytes)) return invalid_argument("mapped: malformed message");
+    if (!in.get_string(got.bytes)) return invalid_argument("malformed message");
     while (!in.at_end()) {
       FabricHandle handle;
       if (got.keys.size() == kMappedKeysMax || !in.get(handle))
-        return invalid_argument("mapped: malformed message");
+        return invalid_argument("malformed message");
       got.keys.push_back({.fd = {}, .handle = handle});
     }
     return on_message_(std::move(got));

@@ -1,11 +1,14 @@
 // Transport "mapped" between hosts of one NVLink fabric, with the host's memory in a GPU's place
 // and a registry of handles in the driver's: what crosses a real fabric has not been seen.
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <map>
 
 #include "base/tls_testing.h"
+#include "kvtransfer/gpu_fake.h"
 #include "kvtransfer/mover.h"
 #include "kvtransfer/test_rig.h"
 
@@ -59,20 +62,15 @@ class CountedMapping final : public SharedMemory {
   FakeFabric& fabric_;
 };
 
-class FabricMemory final : public HandoffMemory {
+class FabricMemory final : public FakeMemory {
  public:
   FabricMemory(FakeFabric& fabric, std::string clique)
-      : fabric_(fabric), clique_(std::move(clique)) {}
-  Kind kind() const override { return host_->kind(); }
-  bool waits_for_events() const override { return false; }
+      : FakeMemory(Kind::kHost, false), fabric_(fabric), clique_(std::move(clique)) {}
   std::string fabric() const override { return clique_; }
   Result<Created> create(int64_t bytes) override {
-    Result<Created> created = host_->create(bytes);
+    Result<Created> created = FakeMemory::create(bytes);
     if (created.ok()) created->key.handle = fabric_.export_fd(created->key.fd.get());
     return created;
-  }
-  Result<std::unique_ptr<SharedMemory>> allocate(int64_t bytes) override {
-    return host_->allocate(bytes);
   }
   Result<std::unique_ptr<SharedMemory>> import(int, int64_t) override {
     return unavailable("a descriptor of another host");
@@ -81,30 +79,14 @@ class FabricMemory final : public HandoffMemory {
                                                       int64_t bytes) override {
     const int fd = fabric_.find(handle);
     if (fd < 0) return unavailable("no such handle");
-    Result<std::unique_ptr<SharedMemory>> memory = host_->import(fd, bytes);
+    Result<std::unique_ptr<SharedMemory>> memory = FakeMemory::import(fd, bytes);
     if (!memory.ok()) return memory;
     return std::unique_ptr<SharedMemory>(new CountedMapping(std::move(*memory), fabric_));
-  }
-  Status read(void* host, const std::byte* from, int64_t bytes) override {
-    return host_->read(host, from, bytes);
-  }
-  Status write(std::byte* to, const void* host, int64_t bytes) override {
-    return host_->write(to, host, bytes);
-  }
-  std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) override {
-    return host_->make_queue(loop, std::move(done));
-  }
-  std::unique_ptr<MarkedStream> make_marked_stream(MarkedStream::Passed) override {
-    return nullptr;
-  }
-  std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) override {
-    return host_->make_hasher(std::move(pools));
   }
 
  private:
   FakeFabric& fabric_;
   const std::string clique_;
-  const std::unique_ptr<HandoffMemory> host_ = make_host_handoff_memory();
 };
 
 class FabricSlabs final : public SlabMemory {
@@ -195,6 +177,27 @@ TEST_CASE("fabric: pages cross by handles, and the mappings go with the peer") {
   CHECK_EQ(pair.fabric.imported, 0);
   // Nothing across hosts proves P's death.
   CHECK(pair.d.log.all().empty());
+}
+
+TEST_CASE("fabric: an address that swallows connections leaves the next one its time") {
+  // Linux queues one connection more than the backlog and drops what comes then.
+  const ScopedFd silent(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  socklen_t bytes = sizeof(address);
+  REQUIRE_EQ(bind(silent.get(), name, bytes), 0);
+  REQUIRE_EQ(listen(silent.get(), 0), 0);
+  REQUIRE_EQ(getsockname(silent.get(), name, &bytes), 0);
+  std::vector<ScopedFd> queued;
+  for (int32_t i = 0; i < 4; ++i) {
+    queued.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)connect(queued.back().get(), name, bytes);
+  }
+  Pair pair;
+  Offer offer = pair.offer();
+  std::string& at = offer.endpoints[0].address;
+  at.insert(at.rfind(' ') + 1, "127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + ",");
+  CHECK_EQ(pair.attach(offer).error, "");
 }
 
 TEST_CASE("fabric: not between cliques, and not without TLS") {

@@ -70,10 +70,7 @@ MappedRoute::MappedRoute(const TransportContext& context, LinkId link, const Off
       owner_(owner),
       slabs_(offer.pools.size()),
       copies_(context.memory.make_queue(context.loop,
-                                        [this](int64_t copies) { on_copies_done(copies); })) {
-  timeout_ = context.loop.after_ms(context.attach_timeout_ms,
-                                   [this] { fail(unavailable("no answer from the peer")); });
-}
+                                        [this](int64_t copies) { on_copies_done(copies); })) {}
 
 MappedChannel::Events MappedRoute::events() {
   return {.message = [this](MappedMessage message) { return take(std::move(message)); },
@@ -101,6 +98,8 @@ void MappedRoute::dial(std::vector<SocketAddress> addresses) {
 }
 
 Status MappedRoute::say_hello(const std::vector<MemoryKeyView>& keys) {
+  timeout_ = context_.loop.after_ms(context_.attach_timeout_ms,
+                                    [this] { fail(unavailable("no answer from the peer")); });
   WireWriter hello;
   hello.put(MappedKind::kHello);
   hello.put(kMappedVersion);
@@ -119,7 +118,8 @@ void MappedRoute::fail(const Status& reason) {
 Status MappedRoute::take(MappedMessage message) {
   MappedKind kind{};
   if (!WireReader(message.bytes).get(kind) || ready_ || kind != awaited_) {
-    return invalid_argument("mapped: unexpected message");
+    return invalid_argument("got message " + std::to_string(static_cast<int>(kind)) + ", want " +
+                            (ready_ ? "none" : std::to_string(static_cast<int>(awaited_))));
   }
   switch (kind) {
     case MappedKind::kWelcome:
@@ -129,7 +129,7 @@ Status MappedRoute::take(MappedMessage message) {
     case MappedKind::kSlabs:
       return take_slabs(std::move(message));
     default:
-      return invalid_argument("mapped: unexpected message");
+      return invalid_argument("unexpected message");
   }
 }
 
@@ -138,10 +138,10 @@ Status MappedRoute::check_scratch(const MappedMessage& message) {
   MappedKind message_kind{};
   HandoffMemory::Kind kind{};
   if (!in.get(message_kind) || !in.get(kind) || message.keys.size() != 1) {
-    return invalid_argument("mapped: welcome without its memory");
+    return invalid_argument("welcome without its memory");
   }
   if (kind != memory_.kind()) {
-    return unavailable("mapped: one side's pages are in host memory, the other's on a GPU");
+    return unavailable("one side's pages are in host memory, the other's on a GPU");
   }
   Result<std::unique_ptr<SharedMemory>> scratch = memory_.import(message.keys[0], kScratchBytes);
   if (!scratch.ok()) return scratch.status();
@@ -149,7 +149,7 @@ Status MappedRoute::check_scratch(const MappedMessage& message) {
   Nonce proof{};
   Status moved = memory_.read(proof.data(), scratch_->data(), proof.size());
   if (!moved.ok()) return moved;
-  if (proof != keys_.proof) return invalid_argument("mapped: this memory is not the peer's");
+  if (proof != keys_.proof) return invalid_argument("this memory is not the peer's");
   const Nonce challenge = random_nonce();
   moved = memory_.write(scratch_->data() + kScratchChallengeAt, challenge.data(), challenge.size());
   if (!moved.ok()) return moved;
@@ -188,11 +188,11 @@ Status MappedRoute::take_slabs(MappedMessage message) {
   uint32_t first = 0;
   const bool whole = in.get(kind) && in.get(group) && in.get(first);
   if (!whole || group >= slabs_.size() || first != slabs_[group].size() || message.keys.empty()) {
-    return invalid_argument("mapped: malformed slabs");
+    return invalid_argument("malformed slabs");
   }
   for (const MemoryKey& key : message.keys) {
     const size_t slab = slabs_[group].size();
-    if (slab == slab_count(group)) return invalid_argument("mapped: more slabs than pages");
+    if (slab == slab_count(group)) return invalid_argument("more slabs than pages");
     Result<std::unique_ptr<SharedMemory>> mapping = memory_.import(key, slab_bytes(group, slab));
     if (!mapping.ok()) return mapping.status();
     slabs_[group].push_back(std::move(*mapping));

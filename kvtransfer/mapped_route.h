@@ -54,7 +54,7 @@ class MappedRoute final : public Route {
   std::unique_ptr<CopyQueue> copies_;  // after the slabs: it ends before they are unmapped
   std::optional<Dialler> dialler_;     // to another host, until it is connected
   std::unique_ptr<MappedChannel> channel_;
-  PollLoop::Watch timeout_;  // for the whole conversation
+  PollLoop::Watch timeout_;  // for the whole conversation; the dialler has its own
 };
 
 }  // namespace baton

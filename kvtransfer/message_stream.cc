@@ -31,10 +31,17 @@ void MessageStream::on_ready(uint32_t epoll_events) {
   Status status;
   if ((epoll_events & ~uint32_t{EPOLLOUT}) != 0) status = read();
   if (status.ok()) status = flush();
+  if (status.ok() && to_send_.size() > kStreamUnreadBytesMax) status = does_not_read();
   if (status.ok()) return;
   watch_.reset();
   const OnClosed on_closed = on_closed_;  // outlives this object
   on_closed(status);
+}
+
+Status MessageStream::does_not_read() const {
+  return {Code::kResourceExhausted, "the peer does not read: " + std::to_string(to_send_.size()) +
+                                        " bytes wait for it, want at most " +
+                                        std::to_string(kStreamUnreadBytesMax)};
 }
 
 Status MessageStream::read() {
@@ -54,7 +61,8 @@ Status MessageStream::take_messages() {
   while (received_.size() - at >= sizeof(size)) {
     std::memcpy(&size, received_.data() + at, sizeof(size));
     if (size > kStreamMessageBytesMax)
-      return invalid_argument("message of " + std::to_string(size) + " bytes");
+      return invalid_argument("message of " + std::to_string(size) + " bytes, want at most " +
+                              std::to_string(kStreamMessageBytesMax));
     if (received_.size() - at - sizeof(size) < size) break;
     const Status status = on_message_(std::string_view(received_).substr(at + sizeof(size), size));
     if (!status.ok()) return status;

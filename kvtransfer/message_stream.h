@@ -14,6 +14,9 @@
 namespace baton {
 
 inline constexpr size_t kStreamMessageBytesMax = 64 << 10;
+// That wait for the peer to read, after it has been answered: the protocols above have a few
+// messages under way at a time.
+inline constexpr size_t kStreamUnreadBytesMax = 1 << 20;
 
 class MessageStream {
  public:
@@ -33,6 +36,7 @@ class MessageStream {
   Status read();
   Status take_messages();
   Status flush();
+  Status does_not_read() const;
 
   const std::unique_ptr<ByteStream> stream_;
   const OnMessage on_message_;

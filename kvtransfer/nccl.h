@@ -47,8 +47,8 @@ inline constexpr uint16_t kNcclWireVersion = 1;
 inline constexpr int32_t kNcclProbeGroup = -1;
 inline constexpr size_t kNcclBatchSlicesMax = 512;
 inline constexpr size_t kNcclBatchesMax = 4;  // announced and not arrived
-// Making a communicator takes seconds where the host is busy: so many attach timeouts.
-inline constexpr int64_t kNcclJoinTimeouts = 10;
+// Making or ending a communicator takes seconds where the host is busy: so many attach timeouts.
+inline constexpr int64_t kNcclPatienceTimeouts = 10;
 
 struct NcclSlice {
   uint64_t slot_gen = 0;

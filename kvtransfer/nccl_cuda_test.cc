@@ -1,21 +1,15 @@
 // Transport "nccl" with NCCL itself: what one GPU can show of it, and pages from GPU 0 to GPU 1.
-#include <atomic>
 #include <numeric>
 #include <vector>
 
-#include "base/bounded_queue.h"
-#include "kernels/cuda/device.h"
 #include "kernels/cuda/stream.h"
-#include "kvtransfer/handoff_memory.h"
 #include "kvtransfer/nccl_library.h"
-#include "kvtransfer/page_mover.h"
-#include "model/vmm_slabs.h"
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
 #endif
 
-#include "tests/doctest.h"
+#include "kvtransfer/cuda_test_rig.h"
 
 namespace baton {
 namespace {
@@ -32,58 +26,21 @@ static_assert(kNcclInt8 == ncclInt8);
 #endif
 
 constexpr int32_t kPages = 300;
-
-KvLayout small_layout() {
-  return {{KvGroup{.layers = {0, 1},
-                   .num_kv_heads = 2,
-                   .head_dim = 16,
-                   .page_tokens = 64,
-                   .dtype = Dtype::kBF16}}};
-}
-
-struct End {
-  End(int32_t device, const KvLayout& layout, const Clock& clock)
-      : memory(opened(device)),
-        pool(layout.groups[0], kPages, 4 << 20, vmm_slab_memory(device)),
-        mover(make_page_mover(
-            {.require = "nccl", .attach_timeout_ms = 10'000}, layout, {&pool}, "127.0.0.1", clock,
-            [this](MoverEvent event) { (void)events.try_push(std::move(event)); }, nullptr,
-            make_cuda_handoff_memory(device))) {}
-  static std::unique_ptr<HandoffMemory> opened(int32_t device) {
-    open_cuda_device(device);
-    return make_cuda_handoff_memory(device);
-  }
-  MoverEvent wait() { return *events.pop(); }
-
-  const std::unique_ptr<HandoffMemory> memory;
-  PagePool pool;
-  BoundedQueue<MoverEvent> events{64};
-  std::unique_ptr<PageMover> mover;
-};
+const KvTransferConfig kNccl{.require = "nccl", .attach_timeout_ms = 10'000};
 
 bool cannot(int32_t gpus) {
-  if (cuda_device_count() < gpus) {
-    MESSAGE("fewer than " << gpus << " GPUs here: skipped");
-    return true;
-  }
+  if (!has_gpus(gpus)) return true;
   if (load_nccl_functions().ok()) return false;
   MESSAGE("no NCCL here: skipped");
   return true;
-}
-
-std::shared_ptr<std::atomic<int64_t>> long_lease() {
-  return std::make_shared<std::atomic<int64_t>>(INT64_MAX);
 }
 
 }  // namespace
 
 TEST_CASE("CUDA, nccl: two ranks on one GPU are refused by NCCL, and nothing hangs") {
   if (cannot(1)) return;
-  const KvLayout layout = small_layout();
-  const SystemClock clock;
-  End p(0, layout, clock), d(0, layout, clock);
-  p.mover->attach(1, d.mover->offer(1), long_lease());
-  const MoverEvent failed = p.wait();
+  CudaEnd p(kNccl), d(kNccl);
+  const MoverEvent failed = attach(p, d);
   CHECK_EQ(failed.kind, MoverEvent::Kind::kAttachFailed);
   MESSAGE(failed.error);
   d.mover->forget(1);
@@ -92,15 +49,11 @@ TEST_CASE("CUDA, nccl: two ranks on one GPU are refused by NCCL, and nothing han
 
 TEST_CASE("CUDA, nccl: pages from GPU 0 to GPU 1, by layer and whole, then the end of the link") {
   if (cannot(2)) return;
-  const KvLayout layout = small_layout();
-  const SystemClock clock;
-  End d(1, layout, clock), p(0, layout, clock);
-  const int64_t page_bytes = p.pool.page_bytes();
+  CudaEnd d(kNccl, kPages, 1), p(kNccl, kPages, 0);
   std::vector<std::vector<int32_t>> all(1, std::vector<int32_t>(kPages));
   std::iota(all[0].begin(), all[0].end(), 0);
   d.mover->allow(1, 9, all);
-  p.mover->attach(1, d.mover->offer(1), long_lease());
-  const MoverEvent attached = p.wait();
+  const MoverEvent attached = attach(p, d);
   INFO(attached.error);
   REQUIRE_EQ(attached.kind, MoverEvent::Kind::kAttached);
   MESSAGE(attached.gbps << " GB/s, " << attached.latency_us << " us");
@@ -108,9 +61,7 @@ TEST_CASE("CUDA, nccl: pages from GPU 0 to GPU 1, by layer and whole, then the e
   StepInput step{.step = 1};
   std::vector<PushPage> whole;
   for (int32_t page = 0; page < kPages; ++page) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(page_bytes));
-    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7 + page);
-    REQUIRE(p.memory->write(p.pool.page(page), bytes.data(), page_bytes).ok());
+    p.fill(page);
     auto& pushed = page % 2 == 0 ? step.pushes : whole;
     pushed.push_back({.transfer = 5, .group = 0, .src_page = page, .dst_page = kPages - 1 - page});
   }
@@ -122,12 +73,7 @@ TEST_CASE("CUDA, nccl: pages from GPU 0 to GPU 1, by layer and whole, then the e
   CHECK(p.mover->layers_enqueued(step, std::vector<void*>(2, written.get())));
   p.mover->finish(5, 1);
   REQUIRE_EQ(p.wait().kind, MoverEvent::Kind::kDone);
-  for (int32_t page = 0; page < kPages; ++page) {
-    std::vector<uint8_t> got(static_cast<size_t>(page_bytes)), want(got.size());
-    for (size_t i = 0; i < want.size(); ++i) want[i] = static_cast<uint8_t>(i * 7 + page);
-    REQUIRE(d.memory->read(got.data(), d.pool.page(kPages - 1 - page), page_bytes).ok());
-    REQUIRE(got == want);
-  }
+  for (int32_t page = 0; page < kPages; ++page) REQUIRE(d.holds(kPages - 1 - page, page));
   p.mover->detach(1);
   CHECK_EQ(p.wait().kind, MoverEvent::Kind::kDetached);
   d.mover->forget(1);

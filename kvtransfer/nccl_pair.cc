@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 
 namespace baton {
 namespace {
@@ -25,6 +27,7 @@ constexpr std::chrono::milliseconds kErrorLook{100};  // while nothing is asked 
 NcclPair::NcclPair(std::shared_ptr<const NcclApi> api, HandoffMemory& memory, PollLoop& loop,
                    const Spec& spec, std::unique_ptr<SharedMemory> scratch, Events events)
     : api_(std::move(api)),
+      loop_(loop),
       spec_(spec),
       events_(std::move(events)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -56,9 +59,14 @@ void NcclPair::move(std::vector<NcclMove> group) {
 void NcclPair::end() {
   {
     std::lock_guard lock(mutex_);
-    ending_ = true;
+    if (ending_.exchange(true)) return;
   }
   changed_.notify_one();
+  end_timeout_ = loop_.after_ms(spec_.end_timeout_ms, [this] {
+    throw std::runtime_error("nccl: a communicator has not ended " +
+                             std::to_string(spec_.end_timeout_ms) +
+                             " ms after its abort: its kernels may still read or write");
+  });
 }
 
 // ---- the pair's thread ----
@@ -167,6 +175,7 @@ void NcclPair::dispatch() {
   if (moved > 0 && !ending_) events_.moved(moved);
   if (news.broken && !ending_) events_.broken(*news.broken);
   if (!news.ended) return;
+  end_timeout_.reset();
   const std::function<void()> ended = events_.ended;  // outlives this object
   ended();
 }

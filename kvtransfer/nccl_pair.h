@@ -36,6 +36,7 @@ class NcclPair {
     NcclRank rank = NcclRank::kSender;
     std::optional<NcclId> id;  // of the receiver: the sender's
     int32_t ctas = 0;
+    int64_t end_timeout_ms = 0;
   };
 
   // `memory` makes the stream. `scratch` (may be null) is let go of at the end, by the pair's
@@ -48,7 +49,8 @@ class NcclPair {
   // A group, behind those before. REQUIRES: ready.
   void move(std::vector<NcclMove> group);
   // Ends what is under way (ncclCommAbort), also where the peer is gone or stands still; then
-  // `ended`: no memory is read or written any more. Does not wait.
+  // `ended`: no memory is read or written any more. Does not wait. After end_timeout_ms without
+  // that PollLoop::poll throws: only the end of the process gives back what hangs.
   void end();
 
  private:
@@ -70,6 +72,7 @@ class NcclPair {
   void dispatch();
 
   const std::shared_ptr<const NcclApi> api_;
+  PollLoop& loop_;
   const Spec spec_;
   const Events events_;
   const ScopedFd wake_;  // an eventfd: there is news
@@ -86,6 +89,7 @@ class NcclPair {
   std::unique_ptr<SharedMemory> scratch_;
   bool lost_ = false;  // the GPU's context: no more calls
   PollLoop::Watch watch_;
+  PollLoop::Watch end_timeout_;
   std::thread thread_;  // last: it uses all of the above
 };
 

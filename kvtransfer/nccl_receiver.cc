@@ -20,14 +20,14 @@ NcclReceiver::NcclReceiver(const TransportContext& context, std::shared_ptr<cons
       context.loop, context.credentials.current()->open(std::move(socket), StreamSide::kAcceptor),
       [this](std::string_view message) { return on_message(message); },
       [this](const Status& reason) { close(reason); });
-  timeout_ = context.loop.after_ms(context.attach_timeout_ms,
-                                   [this] { close(unavailable("nccl: no hello")); });
+  timeout_ =
+      context.loop.after_ms(context.attach_timeout_ms, [this] { close(unavailable("no hello")); });
 }
 
 void NcclReceiver::close(const Status& reason) {
   if (std::exchange(closed_, true)) return;
-  // Strangers leave no trace.
-  if (welcomed_ && !ready_)
+  // Strangers leave no trace, and an end is on the link's log.
+  if (welcomed_ && (!ready_ || reason.code() == Code::kInvalidArgument))
     log_warn("nccl_refused", {{"link", link_}, {"reason", reason.message()}});
   timeout_.reset();
   control_.reset();
@@ -49,7 +49,7 @@ void NcclReceiver::send(NcclMessage kind) {
 Status NcclReceiver::on_message(std::string_view message) {
   WireReader in(message);
   NcclMessage kind{};
-  if (!in.get(kind)) return invalid_argument("nccl: empty message");
+  if (!in.get(kind)) return invalid_argument("empty message");
   if (kind == NcclMessage::kHello && !welcomed_) return take_hello(in);
   if (kind == NcclMessage::kJoin && welcomed_ && pair_ == nullptr) return join(in);
   if (kind == NcclMessage::kBatch && ready_) return take_batch(in);
@@ -57,7 +57,7 @@ Status NcclReceiver::on_message(std::string_view message) {
     scratch_ = nullptr;
     return {};
   }
-  return invalid_argument("nccl: unexpected message");
+  return invalid_argument("unexpected message");
 }
 
 Status NcclReceiver::take_hello(WireReader in) {
@@ -66,10 +66,10 @@ Status NcclReceiver::take_hello(WireReader in) {
   Nonce nonce{};
   if (!in.get(magic) || !in.get(version) || !in.get(nonce) || !in.at_end() || magic != kNcclMagic ||
       version != kNcclWireVersion) {
-    return invalid_argument("nccl: not a hello of this version");
+    return invalid_argument("not a hello of this version");
   }
   const std::optional<OfferBook::Found> found = context_.offers.find(nonce);
-  if (!found) return invalid_argument("nccl: unknown nonce");
+  if (!found) return invalid_argument("unknown nonce");
   welcomed_ = true;
   link_ = found->link;
   send(NcclMessage::kWelcome);
@@ -78,14 +78,16 @@ Status NcclReceiver::take_hello(WireReader in) {
 
 Status NcclReceiver::join(WireReader in) {
   NcclId id{};
-  if (!in.get(id) || !in.at_end()) return invalid_argument("nccl: malformed join");
+  if (!in.get(id) || !in.at_end()) return invalid_argument("malformed join");
   Result<HandoffMemory::Created> scratch = context_.memory.create(kScratchBytes);
   if (!scratch.ok()) return scratch.status();
   scratch_ = scratch->memory->data();
   events_.joins(link_);
+  const int64_t patience_ms = kNcclPatienceTimeouts * context_.attach_timeout_ms;
   pair_ = std::make_unique<NcclPair>(
       api_, context_.memory, context_.loop,
-      NcclPair::Spec{.rank = NcclRank::kReceiver, .id = id, .ctas = ctas_},
+      NcclPair::Spec{
+          .rank = NcclRank::kReceiver, .id = id, .ctas = ctas_, .end_timeout_ms = patience_ms},
       std::move(scratch->memory),
       NcclPair::Events{.ready =
                            [this] {
@@ -96,9 +98,8 @@ Status NcclReceiver::join(WireReader in) {
                        .moved = [this](int64_t groups) { on_moved(groups); },
                        .broken = [this](const Status& reason) { close(reason); },
                        .ended = [this] { over(); }});
-  timeout_ = context_.loop.after_ms(kNcclJoinTimeouts * context_.attach_timeout_ms, [this] {
-    close(unavailable("nccl: the communicator was not made in time"));
-  });
+  timeout_ = context_.loop.after_ms(
+      patience_ms, [this] { close(unavailable("the communicator was not made in time")); });
   return {};
 }
 
@@ -107,26 +108,26 @@ Status NcclReceiver::join(WireReader in) {
 Status NcclReceiver::take_batch(WireReader in) {
   uint32_t count = 0;
   if (!in.get(count) || count == 0 || count > kNcclBatchSlicesMax)
-    return invalid_argument("nccl: malformed batch");
-  if (under_way_ == kNcclBatchesMax) return invalid_argument("nccl: too many batches");
+    return invalid_argument("malformed batch");
+  if (under_way_ == kNcclBatchesMax) return invalid_argument("too many batches");
   WireWriter answer;
   answer.put(NcclMessage::kTaken);
   std::vector<NcclMove> taken;
   for (uint32_t i = 0; i < count; ++i) {
     NcclSlice slice;
-    if (!in.get(slice)) return invalid_argument("nccl: malformed batch");
+    if (!in.get(slice)) return invalid_argument("malformed batch");
     const Result<std::byte*> at = address_of(slice);
     if (!at.ok()) return at.status();
     const GrantBoard::Verdict verdict = judge(slice);
     if (verdict == GrantBoard::Verdict::kForbidden) {
-      return invalid_argument("nccl: page " + std::to_string(slice.page) + " is not in grant " +
+      return invalid_argument("page " + std::to_string(slice.page) + " is not in grant " +
                               std::to_string(slice.slot_gen));
     }
     const bool take = verdict == GrantBoard::Verdict::kStored;
     answer.put(static_cast<uint8_t>(take));
     if (take) taken.push_back({*at, slice.bytes});
   }
-  if (!in.at_end()) return invalid_argument("nccl: malformed batch");
+  if (!in.at_end()) return invalid_argument("malformed batch");
   control_->send(answer.take());
   if (taken.empty()) return {};
   ++under_way_;
@@ -135,18 +136,16 @@ Status NcclReceiver::take_batch(WireReader in) {
 }
 
 Result<std::byte*> NcclReceiver::address_of(const NcclSlice& slice) const {
-  const bool probe = slice.group == kNcclProbeGroup;
-  const auto groups = static_cast<int32_t>(context_.pools.size());
-  if (probe ? scratch_ == nullptr : slice.group < 0 || slice.group >= groups)
-    return invalid_argument("nccl: slice for kv_group " + std::to_string(slice.group));
-  const PagePool* pool = probe ? nullptr : context_.pools[slice.group];
-  const int32_t pages = probe ? 1 : pool->num_pages();
-  const int64_t page_bytes = probe ? kScratchBytes : pool->page_bytes();
-  if (slice.page < 0 || slice.page >= pages || slice.bytes <= 0 || slice.offset < 0 ||
-      slice.offset > page_bytes || slice.bytes > page_bytes - slice.offset) {
-    return invalid_argument("nccl: slice outside the pool");
+  if (slice.group == kNcclProbeGroup) {
+    const bool fits = slice.page == 0 && slice.bytes > 0 && slice.offset >= 0 &&
+                      slice.offset <= kScratchBytes && slice.bytes <= kScratchBytes - slice.offset;
+    if (scratch_ == nullptr || !fits) return invalid_argument("probe outside the scratch memory");
+    return scratch_ + slice.offset;
   }
-  return (probe ? scratch_ : pool->page(slice.page)) + slice.offset;
+  const Status status =
+      check_slice(context_.pools, slice.group, slice.page, slice.offset, slice.bytes);
+  if (!status.ok()) return status;
+  return context_.pools[slice.group]->page(slice.page) + slice.offset;
 }
 
 GrantBoard::Verdict NcclReceiver::judge(const NcclSlice& slice) {

@@ -81,7 +81,7 @@ void NcclRoute::say_hello(ScopedFd socket, const std::string& address) {
 Status NcclRoute::on_message(std::string_view message) {
   WireReader in(message);
   NcclMessage kind{};
-  if (!in.get(kind)) return invalid_argument("nccl: empty message");
+  if (!in.get(kind)) return invalid_argument("empty message");
   const bool moving = state_ == State::kMeasuring || state_ == State::kReady;
   if (kind == NcclMessage::kWelcome && state_ == State::kHello) {
     return join();
@@ -97,7 +97,7 @@ Status NcclRoute::on_message(std::string_view message) {
     finish_batches();
     return {};
   }
-  return invalid_argument("nccl: unexpected message");
+  return invalid_argument("unexpected message");
 }
 
 Status NcclRoute::join() {
@@ -105,9 +105,11 @@ Status NcclRoute::join() {
   if (!scratch.ok()) return scratch.status();
   scratch_ = scratch->memory->data();
   state_ = State::kJoining;
+  const int64_t patience_ms = kNcclPatienceTimeouts * context_.attach_timeout_ms;
   pair_ = std::make_unique<NcclPair>(
       api_, context_.memory, context_.loop,
-      NcclPair::Spec{.rank = NcclRank::kSender, .id = {}, .ctas = ctas_},
+      NcclPair::Spec{
+          .rank = NcclRank::kSender, .id = {}, .ctas = ctas_, .end_timeout_ms = patience_ms},
       std::move(scratch->memory),
       NcclPair::Events{.made_id =
                            [this](const NcclId& id) {
@@ -132,9 +134,8 @@ Status NcclRoute::join() {
                              ended_ = true;
                              owner_.route_broken(link_, broken_);
                            }});
-  timeout_ = context_.loop.after_ms(kNcclJoinTimeouts * context_.attach_timeout_ms, [this] {
-    fail(unavailable("the communicator was not made in time"));
-  });
+  timeout_ = context_.loop.after_ms(
+      patience_ms, [this] { fail(unavailable("the communicator was not made in time")); });
   return {};
 }
 
@@ -210,7 +211,7 @@ Status NcclRoute::take_answer(WireReader in) {
   std::vector<NcclMove> moves;
   for (const Slice& slice : batch.slices) {
     uint8_t take = 0;
-    if (!in.get(take)) return invalid_argument("nccl: malformed answer");
+    if (!in.get(take)) return invalid_argument("malformed answer");
     if (take == 0) {
       --unfinished_;
       owner_.slice_refused(link_, slice.transfer, "the peer has given up this grant");
@@ -219,7 +220,7 @@ Status NcclRoute::take_answer(WireReader in) {
       moves.push_back({const_cast<std::byte*>(slice.src), slice.bytes});
     }
   }
-  if (!in.at_end()) return invalid_argument("nccl: malformed answer");
+  if (!in.at_end()) return invalid_argument("malformed answer");
   batch.slices = std::move(taken);
   ++answered_;
   if (!moves.empty()) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "kvtransfer/nccl_pair.h"
 #include "kvtransfer/nccl_test_rig.h"
 #include "kvtransfer/pusher.h"
 
@@ -203,6 +204,32 @@ TEST_CASE("nccl: detaching waits for the end of the pair, not the handoff thread
   pusher.begin(6, kPLink, 2);
   REQUIRE(run_until([&] { return events.size() == 4; }));
   CHECK_EQ(events[3].error, "link 7 is not attached");
+}
+
+TEST_CASE(
+    "nccl: an abort that does not come back ends the handoff thread, which waits for nothing") {
+  NcclRig rig;
+  rig.nccl->aborts_hang = true;
+  NcclPair pair(rig.nccl, rig.memory, rig.loop, {.ctas = 4, .end_timeout_ms = 50}, nullptr,
+                {.made_id = [](const NcclId&) {}});
+  REQUIRE(rig.run_until([&] { return rig.nccl->begun == 1; }));
+  pair.end();
+  pair.end();  // its time counts from the first
+  CHECK_THROWS_WITH(rig.run_until([] { return false; }),
+                    "nccl: a communicator has not ended 50 ms after its abort: its kernels may "
+                    "still read or write");
+  rig.nccl->let_aborts_end();
+}
+
+TEST_CASE("nccl: an abort that comes back in time ends its pair alone") {
+  NcclRig rig;
+  bool ended = false;
+  NcclPair pair(rig.nccl, rig.memory, rig.loop, {.ctas = 4, .end_timeout_ms = 1000}, nullptr,
+                {.made_id = [](const NcclId&) {}, .ended = [&] { ended = true; }});
+  pair.end();
+  REQUIRE(rig.run_until([&] { return ended; }));
+  const PollLoop::Watch later = rig.loop.after_ms(1200, [&] { ended = false; });
+  REQUIRE(rig.run_until([&] { return !ended; }));
 }
 
 }  // namespace baton

@@ -62,13 +62,7 @@ struct NcclRig final : RouteOwner {
     }
     return true;
   }
-  void allow_all(uint64_t slot_gen) {
-    std::vector<std::vector<int32_t>> pages(2);
-    for (int32_t i = 0; i < kTestPages; ++i) {
-      for (auto& group : pages) group.push_back(i);
-    }
-    grants.allow(kDLink, slot_gen, pages);
-  }
+  void allow_all(uint64_t slot_gen) { grants.allow(kDLink, slot_gen, all_pages()); }
   Slice page(uint64_t slot_gen, int32_t group, int32_t src, int32_t dst) const {
     const PagePool& pool = *from.borrowed[group];
     return {.transfer = slot_gen,
@@ -89,7 +83,7 @@ struct NcclRig final : RouteOwner {
   void route_broken(LinkId, const Status& reason) override { broken = reason.message(); }
 
   FakeGpu gpu;
-  FakeGpuMemory memory{gpu};
+  FakeGpuMemory memory{gpu, HandoffMemory::Kind::kCuda};
   const std::shared_ptr<FakeNccl> nccl = std::make_shared<FakeNccl>(gpu);
   TestPools from;
   TestPools to;

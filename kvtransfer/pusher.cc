@@ -265,8 +265,9 @@ void Pusher::hash_what_is_copied() {
   }
 }
 
+// True: call again soon. A route may have told something while another one was ended.
 bool Pusher::start_copies(Link& link) {
-  if (!link.attached) return false;
+  if (!link.attached) return link.measured.has_value() || link.broken.has_value();
   int64_t budget = kPumpBytesMax;
   while (!link.queue.empty() && !link.broken && link.route->has_room()) {
     if (budget <= 0) return true;

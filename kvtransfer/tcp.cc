@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include "base/log.h"
 #include "kvtransfer/tcp_receiver.h"
 #include "kvtransfer/tcp_route.h"
 
@@ -37,7 +38,13 @@ void TcpTransport::on_accept(ScopedFd socket) {
 
 void TcpTransport::serve(uint64_t id) {
   const auto it = receivers_.find(id);
-  if (it != receivers_.end() && !it->second->on_ready().ok()) receivers_.erase(it);
+  if (it == receivers_.end()) return;
+  const Status status = it->second->on_ready();
+  if (status.ok()) return;
+  // Strangers leave no trace, and an end is on the link's log.
+  if (it->second->welcomed() && status.code() == Code::kInvalidArgument)
+    log_warn("tcp_refused", {{"link", it->second->link()}, {"reason", status.message()}});
+  receivers_.erase(it);
 }
 
 Result<std::unique_ptr<Route>> TcpTransport::connect(LinkId link, const Offer& offer,

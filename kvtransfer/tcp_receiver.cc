@@ -67,10 +67,10 @@ Status TcpReceiver::take_hello() {
   Nonce nonce{};
   if (!in.get(magic) || !in.get(version) || !in.get(zero) || !in.get(nonce) || magic != kTcpMagic ||
       version != kTcpVersion) {
-    return invalid_argument("tcp: not a hello of this version");
+    return invalid_argument("not a hello of this version");
   }
   const std::optional<OfferBook::Found> found = context_.offers.find(nonce);
-  if (!found) return invalid_argument("tcp: unknown nonce");
+  if (!found) return invalid_argument("unknown nonce");
   welcomed_ = true;
   link_ = found->link;
   timeout_.reset();
@@ -79,18 +79,8 @@ Status TcpReceiver::take_hello() {
 }
 
 Status TcpReceiver::check_frame() const {
-  if (frame_.bytes <= 0)
-    return invalid_argument("tcp: frame of " + std::to_string(frame_.bytes) + " bytes");
-  if (frame_.group == kProbeGroup) return {};
-  if (frame_.group < 0 || frame_.group >= static_cast<int32_t>(context_.pools.size())) {
-    return invalid_argument("tcp: frame for kv_group " + std::to_string(frame_.group));
-  }
-  const PagePool& pool = *context_.pools[frame_.group];
-  if (frame_.page < 0 || frame_.page >= pool.num_pages() || frame_.offset < 0 ||
-      frame_.offset > pool.page_bytes() || frame_.bytes > pool.page_bytes() - frame_.offset) {
-    return invalid_argument("tcp: frame outside the pool");
-  }
-  return {};
+  if (frame_.group == kProbeGroup && frame_.bytes > 0) return {};
+  return check_slice(context_.pools, frame_.group, frame_.page, frame_.offset, frame_.bytes);
 }
 
 Result<int64_t> TcpReceiver::read_payload() {
@@ -103,7 +93,7 @@ Result<int64_t> TcpReceiver::read_payload() {
     const GrantBoard::Verdict verdict = context_.grants.store_if_allowed(
         link_, frame_.slot_gen, frame_.group, frame_.page, [&] { got = read_some(to, want); });
     if (verdict == GrantBoard::Verdict::kForbidden) {
-      return invalid_argument("tcp: page " + std::to_string(frame_.page) + " is not in grant " +
+      return invalid_argument("page " + std::to_string(frame_.page) + " is not in grant " +
                               std::to_string(frame_.slot_gen));
     }
     drop = given_up_ = verdict == GrantBoard::Verdict::kGivenUp;

@@ -220,14 +220,13 @@ Status TcpRoute::read_answers() {
 
 Status TcpRoute::take_answer(TcpAnswer answer) {
   if (state_ == State::kHello) {
-    if (answer != TcpAnswer::kWelcome)
-      return invalid_argument("tcp: unexpected answer to the hello");
+    if (answer != TcpAnswer::kWelcome) return invalid_argument("unexpected answer to the hello");
     state_ = State::kPinging;
     send_probe(1, 1);
     return {};
   }
   const bool known = answer == TcpAnswer::kStored || answer == TcpAnswer::kGivenUp;
-  if (!known || sent_frames_ == 0) return invalid_argument("tcp: unexpected answer");
+  if (!known || sent_frames_ == 0) return invalid_argument("unexpected answer");
   const TransferId transfer = frames_.front().transfer;
   frames_.pop_front();
   --sent_frames_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -40,6 +41,12 @@ struct TestPools {
       for (int64_t i = 0; i < pool->num_pages() * pool->page_bytes() / 8; ++i)
         words[i] = word = word * 6364136223846793005 + 1442695040888963407;
     }
+  }
+  bool all_zero() const {
+    for (int32_t page = 0; page < kTestPages; ++page) {
+      if (!is_zero(0, page) || !is_zero(1, page)) return false;
+    }
+    return true;
   }
   bool is_zero(int32_t group, int32_t page) const {
     const PagePool& pool = *borrowed[group];
@@ -104,6 +111,13 @@ class EventLog {
   std::vector<MoverEvent> events_;
 };
 
+// Of both groups.
+inline std::vector<std::vector<int32_t>> all_pages() {
+  std::vector<int32_t> pages(kTestPages);
+  std::iota(pages.begin(), pages.end(), 0);
+  return {pages, pages};
+}
+
 inline std::shared_ptr<std::atomic<int64_t>> long_lease() {
   return std::make_shared<std::atomic<int64_t>>(INT64_MAX);
 }
@@ -132,14 +146,7 @@ struct TestPair {
     p.mover->attach(kPLink, d.mover->offer(kDLink), lease);
     return p.log.wait(MoverEvent::Kind::kAttached);
   }
-  // All pages of both groups are granted.
-  void allow_all(uint64_t slot_gen) {
-    std::vector<std::vector<int32_t>> pages(2);
-    for (int32_t i = 0; i < kTestPages; ++i) {
-      for (auto& group : pages) group.push_back(i);
-    }
-    d.mover->allow(kDLink, slot_gen, pages);
-  }
+  void allow_all(uint64_t slot_gen) { d.mover->allow(kDLink, slot_gen, all_pages()); }
   // One step that completes `pages`, all its layers written.
   void run_step(uint64_t step, const std::vector<PushPage>& pages) {
     StepInput input;

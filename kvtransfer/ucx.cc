@@ -74,8 +74,10 @@ bool UcxTransport::before_sleep() {
   for (int32_t turn = 0; turn < kProgressTurnsMax && worker_->progress(); ++turn) busy = true;
   for (const Hello& hello : std::exchange(hellos_, {})) welcome(hello);
   for (auto it = connections_.begin(); it != connections_.end();) {
-    it->second.broken ? close(it->second) : send_answers(it->second);
-    it = it->second.broken ? connections_.erase(it) : std::next(it);
+    const bool broken = it->second.broken;
+    broken ? close(it->second) : send_answers(it->second);
+    it = broken ? connections_.erase(it) : std::next(it);
+    busy |= broken;  // closing makes progress, which may have told our routes something
   }
   return !busy && worker_->arm();
 }
@@ -142,6 +144,10 @@ void UcxTransport::on_piece(std::string_view header, std::string_view payload) {
   Connection& connection = it->second;
   const GrantBoard::Verdict verdict = store(connection, piece, payload);
   if (verdict == GrantBoard::Verdict::kForbidden) {
+    log_warn("ucx_refused", {{"link", connection.link},
+                             {"reason", "page " + std::to_string(piece.page) + " of kv_group " +
+                                            std::to_string(piece.group) + " is not in grant " +
+                                            std::to_string(piece.slot_gen)}});
     connection.broken = true;
     return;
   }
@@ -163,15 +169,10 @@ void UcxTransport::send_answers(Connection& connection) {
 GrantBoard::Verdict UcxTransport::store(const Connection& connection, const UcxPiece& piece,
                                         std::string_view bytes) {
   if (piece.group == kUcxProbeGroup) return GrantBoard::Verdict::kStored;
-  if (piece.group < 0 || piece.group >= static_cast<int32_t>(context_.pools.size()))
-    return GrantBoard::Verdict::kForbidden;
-  const PagePool& pool = *context_.pools[piece.group];
-  const auto size = static_cast<int64_t>(bytes.size());
-  if (piece.page < 0 || piece.page >= pool.num_pages() || piece.offset < 0 ||
-      size > pool.page_bytes() || piece.offset > pool.page_bytes() - size) {
-    return GrantBoard::Verdict::kForbidden;
-  }
-  std::byte* const to = pool.page(piece.page) + piece.offset;
+  const Status status = check_slice(context_.pools, piece.group, piece.page, piece.offset,
+                                    static_cast<int64_t>(bytes.size()));
+  if (!status.ok()) return GrantBoard::Verdict::kForbidden;
+  std::byte* const to = context_.pools[piece.group]->page(piece.page) + piece.offset;
   return context_.grants.store_if_allowed(connection.link, piece.slot_gen, piece.group, piece.page,
                                           [&] { std::memcpy(to, bytes.data(), bytes.size()); });
 }
@@ -185,9 +186,9 @@ Result<std::unique_ptr<Route>> UcxTransport::connect(LinkId link, const Offer& o
   std::string host;
   std::string worker_address;
   if (!in.get_string(host) || !in.get_string(worker_address) || !in.at_end())
-    return invalid_argument("ucx: malformed address");
+    return invalid_argument("malformed address");
   if (host != host_and_version(worker_->ucx()))
-    return unavailable("ucx: the peer is on another host, or has another version of UCX");
+    return unavailable("the peer is on another host, or has another version of UCX");
   return UcxRoute::connect(*this, link, offer, worker_address, owner);
 }
 

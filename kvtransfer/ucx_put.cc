@@ -195,8 +195,10 @@ bool UcxPutTransport::before_sleep() {
   bool busy = progress();
   std::erase_if(hellos_, [this](const Hello& hello) { return settle_hello(hello); });
   for (auto it = connections_.begin(); it != connections_.end();) {
-    if (it->second.broken) say(it->second, kPutGoodbye);
-    it = it->second.broken ? connections_.erase(it) : std::next(it);
+    const bool broken = it->second.broken;
+    if (broken) say(it->second, kPutGoodbye);
+    it = broken ? connections_.erase(it) : std::next(it);
+    busy |= broken;  // closing makes progress, which may have broken another one
   }
   bool under_way = false;
   for (const auto& [id, route] : routes_) {
@@ -334,12 +336,11 @@ Result<std::unique_ptr<Route>> UcxPutTransport::connect(LinkId link, const Offer
   std::string version, boot_id, socket_name, worker_address;
   if (!in.get_string(version) || !in.get_string(boot_id) || !in.get_string(socket_name) ||
       !in.get_string(worker_address) || !in.at_end())
-    return invalid_argument("ucx: malformed address");
+    return invalid_argument("malformed address");
   const std::string ours = pushing_->ucx().get_version_string();
-  if (version != ours)
-    return unavailable("ucx: the peer has version " + version + ", we have " + ours);
+  if (version != ours) return unavailable("the peer has version " + version + ", we have " + ours);
   if (boot_id != boot_id_ && !far_)
-    return unavailable("ucx: the peer is on another host, and there is no NIC that reaches it");
+    return unavailable("the peer is on another host, and there is no NIC that reaches it");
   if (boot_id == boot_id_) {
     const Status left = DeathNotes::leave(socket_name, offer.keys.connect);
     if (!left.ok()) return left;

@@ -102,6 +102,28 @@ int64_t free_bytes() {
   return sum;
 }
 
+// D in mid-push: all ends, and nothing of its memory stays.
+void kill_in_mid_push(GpuEnd& p, pid_t d, const std::vector<PushPage>& pages,
+                      int64_t free_without_d) {
+  p.mover->begin(6, kLink, 10);
+  for (int32_t round = 0; round < 8; ++round) {
+    std::vector<PushPage> again = pages;
+    for (PushPage& page : again) page.transfer = 6;
+    p.mover->push(again);
+  }
+  kill(d, SIGKILL);
+  REQUIRE_EQ(waitpid(d, nullptr, 0), d);
+  p.mover->abort(6);
+  p.mover->detach(kLink);
+  for (MoverEvent event = p.wait(); event.kind != MoverEvent::Kind::kDetached; event = p.wait()) {
+    CHECK((event.transfer == 6 || event.kind == MoverEvent::Kind::kAttachFailed));
+  }
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const int64_t want = free_without_d - kPages * p.pool.page_bytes() / 4;
+  while (free_bytes() < want && std::chrono::steady_clock::now() < limit) usleep(10'000);
+  CHECK_GE(free_bytes(), want);
+}
+
 }  // namespace
 
 TEST_CASE("CUDA: UCX puts pages and layers' slices into another process, and survives its death") {
@@ -172,21 +194,7 @@ TEST_CASE("CUDA: UCX puts pages and layers' slices into another process, and sur
     CHECK_EQ(got[0], word_of(page, 0));
     CHECK_EQ(got[1], word_of(page, 1));
   }
-
-  // Killed in mid-push: all ends, and nothing of D's memory stays.
-  p.mover->begin(6, kLink, 10);
-  for (int32_t round = 0; round < 8; ++round) p.mover->push(complete);
-  kill(child, SIGKILL);
-  REQUIRE_EQ(waitpid(child, nullptr, 0), child);
-  p.mover->abort(6);
-  p.mover->detach(kLink);
-  for (MoverEvent event = p.wait(); event.kind != MoverEvent::Kind::kDetached; event = p.wait()) {
-    CHECK((event.transfer == 6 || event.kind == MoverEvent::Kind::kAttachFailed));
-  }
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  const int64_t want = free_without_d - kPages * p.pool.page_bytes() / 4;
-  while (free_bytes() < want && std::chrono::steady_clock::now() < limit) usleep(10'000);
-  CHECK_GE(free_bytes(), want);
+  kill_in_mid_push(p, child, complete, free_without_d);
 }
 
 }  // namespace baton

@@ -186,19 +186,19 @@ void UcxPutRoute::on_message(uint16_t message, WireReader& in, std::string_view 
     state_ = State::kPinging;
     return probe(kUcxSlotBytes, 1);
   }
-  fail(message == kPutGoodbye ? "the peer has closed the connection" : "ucx: unexpected message");
+  fail(message == kPutGoodbye ? "the peer has closed the connection" : "unexpected message");
 }
 
 void UcxPutRoute::on_welcome(WireReader& in, std::string_view payload) {
   WireReader memory(payload);
-  Status status = invalid_argument("ucx: malformed welcome");
+  Status status = invalid_argument("malformed welcome");
   if (in.get(connection_) && in.at_end()) status = take_memory(memory);
   if (status.ok()) status = challenge();
   if (!status.ok()) fail(status.message());
 }
 
 Status UcxPutRoute::take_memory(WireReader& in) {
-  const Status malformed = invalid_argument("ucx: malformed welcome");
+  const Status malformed = invalid_argument("malformed welcome");
   const auto take = [&](std::unique_ptr<UcxRemoteMemory>& taken) -> Status {
     Region region;
     if (!in.get(region.address) || !in.get_string(region.key)) return malformed;

@@ -15,6 +15,23 @@ namespace {
 
 using Kind = MoverEvent::Kind;
 
+// Attached; of transfer 5, which ends with it, page 1's put is held, and the flush behind it.
+struct HeldPut : UcxTestPair {
+  HeldPut() : UcxTestPair(held_ucx()) {
+    REQUIRE_EQ(attach().kind, Kind::kAttached);
+    HeldRma::hold = true;
+    push_whole(5, 1);
+    REQUIRE_EQ(HeldRma::requests.size(), 2);
+  }
+  // A transfer of one page.
+  void push_whole(TransferId transfer, int32_t page) {
+    pusher->begin(transfer, 7, transfer);
+    pusher->push_pages({{transfer, 0, page, page}});
+    pusher->finish(transfer, 0);
+    rest();
+  }
+};
+
 TEST_CASE("ucx puts: pages arrive whole, by layers and as complete pages") {
   UcxTestPair pair(real_ucx());
   const MoverEvent attached = pair.attach();
@@ -68,22 +85,12 @@ TEST_CASE("ucx puts: a slice waits for its layer's event, also for one that is r
 }
 
 TEST_CASE("ucx puts: a slice is done by the flush behind it, not by its put's end") {
-  UcxTestPair pair(held_ucx());
-  REQUIRE_EQ(pair.attach().kind, Kind::kAttached);
-  HeldRma::hold = true;
-  pair.pusher->begin(5, 7, 1);
-  pair.pusher->push_pages({{5, 0, 1, 1}});
-  pair.pusher->finish(5, 0);
-  pair.rest();
-  REQUIRE_EQ(HeldRma::requests.size(), 2);  // the put and its flush
+  HeldPut pair;
   HeldRma::end(UCS_OK);
   pair.rest();
   CHECK(pair.log.empty());
   // What is put while a flush is under way is the next one's.
-  pair.pusher->begin(6, 7, 2);
-  pair.pusher->push_pages({{6, 0, 2, 2}});
-  pair.pusher->finish(6, 0);
-  pair.rest();
+  pair.push_whole(6, 2);
   REQUIRE_EQ(HeldRma::requests.size(), 2);
   HeldRma::end(UCS_OK);
   CHECK_EQ(pair.next().transfer, 5);
@@ -120,13 +127,7 @@ TEST_CASE("ucx puts: as many are under way as are allowed") {
 TEST_CASE("ucx puts: one that fails breaks the link, once no other is under way") {
   for (const bool at_once : {true, false}) {
     CAPTURE(at_once);
-    UcxTestPair pair(held_ucx());
-    REQUIRE_EQ(pair.attach().kind, Kind::kAttached);
-    HeldRma::hold = true;
-    pair.pusher->begin(5, 7, 1);
-    pair.pusher->push_pages({{5, 0, 1, 1}});
-    pair.rest();
-    REQUIRE_EQ(HeldRma::requests.size(), 2);
+    HeldPut pair;
     if (at_once) {
       HeldRma::refusal = UCS_ERR_IO_ERROR;
       pair.pusher->push_pages({{5, 0, 2, 2}});
@@ -135,7 +136,7 @@ TEST_CASE("ucx puts: one that fails breaks the link, once no other is under way"
     }
     pair.rest();
     CHECK(pair.log.empty());
-    while (!HeldRma::requests.empty()) HeldRma::end(UCS_OK);
+    HeldRma::end_all(UCS_OK);
     const MoverEvent failed = pair.next();
     CHECK_EQ(failed.kind, Kind::kFailed);
     CHECK_NE(failed.error.find("put: "), std::string::npos);
@@ -144,14 +145,7 @@ TEST_CASE("ucx puts: one that fails breaks the link, once no other is under way"
 }
 
 TEST_CASE("ucx puts: a flush that fails completes nothing") {
-  UcxTestPair pair(held_ucx());
-  REQUIRE_EQ(pair.attach().kind, Kind::kAttached);
-  HeldRma::hold = true;
-  pair.pusher->begin(5, 7, 1);
-  pair.pusher->push_pages({{5, 0, 1, 1}});
-  pair.pusher->finish(5, 0);
-  pair.rest();
-  REQUIRE_EQ(HeldRma::requests.size(), 2);
+  HeldPut pair;
   HeldRma::end(UCS_OK);
   HeldRma::end(UCS_ERR_CONNECTION_RESET);
   const MoverEvent failed = pair.next();
@@ -160,19 +154,14 @@ TEST_CASE("ucx puts: a flush that fails completes nothing") {
 }
 
 TEST_CASE("ucx puts: a link that D forgets in mid-put ends when the put has") {
-  UcxTestPair pair(held_ucx());
-  REQUIRE_EQ(pair.attach().kind, Kind::kAttached);
-  HeldRma::hold = true;
-  pair.pusher->begin(5, 7, 1);
-  pair.pusher->push_pages({{5, 0, 1, 1}});
-  pair.rest();
+  HeldPut pair;
   pair.d.transport->forget(9);
   pair.rest();
   CHECK(pair.log.empty());
   pair.pusher->push_pages({{5, 0, 2, 2}});  // nothing new starts
   pair.rest();
   CHECK_EQ(HeldRma::puts(), 1);
-  while (!HeldRma::requests.empty()) HeldRma::end(UCS_OK);
+  HeldRma::end_all(UCS_OK);
   const MoverEvent failed = pair.next();
   CHECK_EQ(failed.kind, Kind::kFailed);
   CHECK_EQ(failed.error, "the peer has closed the connection");
@@ -180,16 +169,11 @@ TEST_CASE("ucx puts: a link that D forgets in mid-put ends when the put has") {
 }
 
 TEST_CASE("ucx puts: a detached link tells so when its puts have ended, and can be attached anew") {
-  UcxTestPair pair(held_ucx());
-  REQUIRE_EQ(pair.attach().kind, Kind::kAttached);
-  HeldRma::hold = true;
-  pair.pusher->begin(5, 7, 1);
-  pair.pusher->push_pages({{5, 0, 1, 1}});
-  pair.rest();
+  HeldPut pair;
   pair.pusher->detach(7);
   pair.rest();
   CHECK(pair.log.empty());
-  while (!HeldRma::requests.empty()) HeldRma::end(UCS_OK);
+  HeldRma::end_all(UCS_OK);
   CHECK_EQ(pair.next().kind, Kind::kFailed);
   CHECK_EQ(pair.next().kind, Kind::kDetached);
   HeldRma::hold = false;
@@ -198,16 +182,11 @@ TEST_CASE("ucx puts: a detached link tells so when its puts have ended, and can 
 }
 
 TEST_CASE("ucx puts: those that never end are given up with their endpoint") {
-  UcxTestPair pair(held_ucx());
-  REQUIRE_EQ(pair.attach().kind, Kind::kAttached);
-  HeldRma::hold = true;
-  pair.pusher->begin(5, 7, 1);
-  pair.pusher->push_pages({{5, 0, 1, 1}});
-  pair.rest();
+  HeldPut pair;
   pair.d.transport->forget(9);
   CHECK_EQ(pair.next().kind, Kind::kFailed);
   CHECK_EQ(pair.next().kind, Kind::kAttachFailed);
-  while (!HeldRma::requests.empty()) HeldRma::end(UCS_ERR_CANCELED);  // too late to matter
+  HeldRma::end_all(UCS_ERR_CANCELED);  // too late to matter
 }
 
 TEST_CASE("ucx puts: two workers that attach to each other at once do not spoil their challenges") {
@@ -223,7 +202,7 @@ TEST_CASE("ucx puts: two workers that attach to each other at once do not spoil 
   pair.pusher->attach(7, pair.offer(), long_lease());
   pair.until([] { return HeldRma::puts() == 2; });  // both have written theirs
   HeldRma::hold = false;
-  while (!HeldRma::requests.empty()) HeldRma::end(UCS_OK);
+  HeldRma::end_all(UCS_OK);
   pair.until([&] {
     back.pump();
     return !log.empty() && !pair.log.empty();
@@ -285,7 +264,7 @@ TEST_CASE("ucx puts: addresses of other versions, of other hosts, and malformed 
               .pools = geometry_of(pair.d.pools.borrowed),
               .endpoints = {{"ucx", "nonsense"}}};
   pair.pusher->attach(7, encode_offer(offer), long_lease());
-  CHECK_EQ(pair.next().error, "ucx: ucx: malformed address");
+  CHECK_EQ(pair.next().error, "ucx: malformed address");
 }
 
 TEST_CASE(
@@ -294,7 +273,7 @@ TEST_CASE(
   HeldRma::hold = true;
   pair.pusher->attach(7, pair.offer(), long_lease());
   CHECK_EQ(pair.next().error, "ucx: UCX does not reach the peer's memory");
-  while (!HeldRma::requests.empty()) HeldRma::end(UCS_ERR_CANCELED);
+  HeldRma::end_all(UCS_ERR_CANCELED);
 }
 
 TEST_CASE(

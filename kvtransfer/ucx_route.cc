@@ -131,7 +131,7 @@ void UcxRoute::on_message(uint16_t message, WireReader& in) {
 }
 
 void UcxRoute::on_welcome(WireReader& in) {
-  if (state_ != State::kHello || !in.get(connection_)) return fail("ucx: unexpected welcome");
+  if (state_ != State::kHello || !in.get(connection_)) return fail("unexpected welcome");
   state_ = State::kPinging;
   probe(1, 1);
 }
@@ -139,7 +139,7 @@ void UcxRoute::on_welcome(WireReader& in) {
 void UcxRoute::on_answers(WireReader& in) {
   for (UcxAnswer answer; state_ != State::kBroken && in.get(answer);) {
     const auto it = pieces_.find(answer.piece);
-    if (it == pieces_.end() || it->second.answered) return fail("ucx: unexpected answer");
+    if (it == pieces_.end() || it->second.answered) return fail("unexpected answer");
     it->second.answered = true;
     if (answer.stored == 0) it->second.copy->refused = true;
     end_if_over(answer.piece);

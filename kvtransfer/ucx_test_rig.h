@@ -12,53 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "kvtransfer/nccl_fake.h"
+#include "kvtransfer/gpu_fake.h"
 #include "kvtransfer/pusher.h"
 #include "kvtransfer/test_rig.h"
 #include "kvtransfer/ucx_put.h"
 
 namespace baton {
-
-// The host's memory, with events of the test's.
-class UcxTestMemory final : public HandoffMemory {
- public:
-  Kind kind() const override { return Kind::kHost; }
-  bool waits_for_events() const override { return true; }
-  Result<Created> create(int64_t bytes) override { return host_->create(bytes); }
-  Result<std::unique_ptr<SharedMemory>> allocate(int64_t bytes) override {
-    return host_->allocate(bytes);
-  }
-  Result<std::unique_ptr<SharedMemory>> import(int fd, int64_t bytes) override {
-    return host_->import(fd, bytes);
-  }
-  Status read(void* host, const std::byte* from, int64_t bytes) override {
-    return host_->read(host, from, bytes);
-  }
-  Status write(std::byte* to, const void* host, int64_t bytes) override {
-    return host_->write(to, host, bytes);
-  }
-  std::unique_ptr<CopyQueue> make_queue(PollLoop& loop, CopyQueue::Done done) override {
-    return host_->make_queue(loop, std::move(done));
-  }
-  std::unique_ptr<MarkedStream> make_marked_stream(MarkedStream::Passed passed) override {
-    auto stream = std::make_unique<FakeStream>(gpu_, std::move(passed));
-    stream_ = stream.get();
-    return stream;
-  }
-  std::unique_ptr<PageHasher> make_hasher(std::vector<PagePool*> pools) override {
-    return host_->make_hasher(std::move(pools));
-  }
-  void pass(FakeEvent& event) {
-    std::lock_guard lock(gpu_.mutex);
-    event.passed = true;
-    stream_->advance();
-  }
-
- private:
-  const std::unique_ptr<HandoffMemory> host_ = make_host_handoff_memory();
-  FakeGpu gpu_;
-  FakeStream* stream_ = nullptr;  // its transport's
-};
 
 // Puts and flushes that end when the test says so, in place of UCX's.
 struct HeldRma {
@@ -79,13 +38,15 @@ struct HeldRma {
   static ucs_status_ptr_t flush(ucp_ep_h, const ucp_request_param_t* params) {
     return add(*params, true, [] {});
   }
-  static void free(void*) {}  // those of messages are UCX's; it takes them back at its end
   // The oldest one's.
   static void end(ucs_status_t status) {
     const Request request = requests.front();
     requests.pop_front();
     if (status == UCS_OK) request.store();
     request.callback(&requests, status, request.user_data);
+  }
+  static void end_all(ucs_status_t status) {
+    while (!requests.empty()) end(status);
   }
   static size_t puts() {
     return static_cast<size_t>(std::count_if(requests.begin(), requests.end(),
@@ -104,6 +65,7 @@ struct HeldRma {
     return &requests;
   }
 };
+
 inline std::shared_ptr<const UcxLibrary> real_ucx() {
   Result<std::shared_ptr<const UcxLibrary>> library = load_ucx();
   if (!library.ok()) throw std::runtime_error(library.status().message());
@@ -146,7 +108,8 @@ struct UcxTestEnd {
   TestPools pools;
   OfferBook offers;
   GrantBoard grants;
-  UcxTestMemory memory;
+  FakeGpu gpu;
+  FakeGpuMemory memory{gpu, HandoffMemory::Kind::kHost};
   CredentialFiles credentials{LinkConfig{}};
   std::vector<MoverEvent> events;
   const TransportContext context;

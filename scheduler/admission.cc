@@ -16,27 +16,27 @@ std::string number(int64_t value) {
 
 }  // namespace
 
-int32_t Scheduler::Impl::last_position(const SequenceSpec& sequence) const {
-  const int64_t end = int64_t{sequence.prompt_len} + sequence.spec.max_tokens;
+int32_t Scheduler::Impl::last_position(const SamplingSpec& spec, int32_t prompt_len) const {
+  const int64_t end = int64_t{prompt_len} + spec.max_tokens;
   return static_cast<int32_t>(std::min<int64_t>(end, context_len_)) - 1;
 }
 
-Status Scheduler::Impl::check(const SequenceSpec& sequence, bool pushed) const {
-  const auto known = static_cast<int32_t>(sequence.tokens.size());
-  if (sequence.prompt_len < 1 || known < sequence.prompt_len) {
+Status Scheduler::Impl::check(const SamplingSpec& spec, int32_t prompt_len, size_t tokens,
+                              bool pushed) const {
+  const auto known = static_cast<int32_t>(tokens);
+  if (prompt_len < 1 || known < prompt_len) {
     return invalid_argument("tokens: got " + number(known) + " with prompt_len " +
-                            number(sequence.prompt_len) +
-                            ", want at least one and all of the prompt");
+                            number(prompt_len) + ", want at least one and all of the prompt");
   }
-  if (sequence.spec.n < 1 || (!pushed && sequence.spec.n > config_.running_max)) {
-    return invalid_argument("n: got " + number(sequence.spec.n) + ", want 1 to " +
+  if (spec.n < 1 || (!pushed && spec.n > config_.running_max)) {
+    return invalid_argument("n: got " + number(spec.n) + ", want 1 to " +
                             number(config_.running_max) + " (scheduler.running_max)");
   }
-  const int32_t last = last_position(sequence);
-  const bool samples = sequence.spec.max_tokens > 0;
-  if (known > (samples ? last : std::min(sequence.prompt_len, context_len_))) {
+  const int32_t last = last_position(spec, prompt_len);
+  const bool samples = spec.max_tokens > 0;
+  if (known > (samples ? last : std::min(prompt_len, context_len_))) {
     return invalid_argument("tokens: got " + number(known) + ", but the sequence ends at " +
-                            number(last + 1) + " (max_tokens " + number(sequence.spec.max_tokens) +
+                            number(last + 1) + " (max_tokens " + number(spec.max_tokens) +
                             ", context " + number(context_len_) + ")");
   }
   const int32_t written = pushed ? known : std::max(known, last);
@@ -57,14 +57,7 @@ Request& Scheduler::Impl::new_request(SequenceSpec& sequence) {
   request->seq = next_seq_++;
   request->id = sequence.id;
   request->prompt_len = sequence.prompt_len;
-  request->last_position = last_position(sequence);
-  // A landed sequence has not passed check(): it ends where the pool does.
-  for (int32_t g = 0; g < ledger_.num_groups(); ++g) {
-    const int64_t pool_tokens =
-        ledger_.counts(g).total * layout_.groups[static_cast<size_t>(g)].page_tokens;
-    request->last_position =
-        static_cast<int32_t>(std::min<int64_t>(request->last_position, pool_tokens));
-  }
+  request->last_position = last_position(sequence.spec, sequence.prompt_len);
   request->spec = std::move(sequence.spec);
   request->arrived_us = clock_.now_us();
   if (branches(Stage::kQueued).empty() && branches(Stage::kPrefilling).empty()) {
@@ -92,7 +85,9 @@ void Scheduler::Impl::move_to(Branch& branch, Stage stage) {
 }
 
 Result<SeqId> Scheduler::Impl::add_prompt(SequenceSpec sequence, std::optional<PushTarget> push) {
-  if (Status status = check(sequence, push.has_value()); !status.ok()) return status;
+  const Status fits =
+      check(sequence.spec, sequence.prompt_len, sequence.tokens.size(), push.has_value());
+  if (!fits.ok()) return fits;
   if (push.has_value()) {
     const auto tokens = static_cast<int32_t>(sequence.tokens.size());
     if (Status status = check_grant(layout_, *push, tokens); !status.ok()) return status;

@@ -42,6 +42,14 @@ TEST_CASE("a pushed prompt pushes each page once and leaves with its pages") {
   CHECK(w.ledger.counts(0).cached == 4);  // whole ones stay in the prefix cache
 }
 
+TEST_CASE("a prompt that fills P's whole pool does not end there: D's pool is another") {
+  TestWorker w({test_group()}, {4});
+  REQUIRE(w.scheduler.add_prompt(test_sequence(test_tokens(64, 1), 9), target_of(4)).ok());
+  const std::vector<TokenEvent> events = w.drain();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].finish == FinishReason::kNone);
+}
+
 TEST_CASE("a page that is pushed stays until the handoff, also out of the window") {
   TestWorker w({test_group(16, 20)}, {64});
   REQUIRE(w.scheduler.add_prompt(test_sequence(test_tokens(90, 1), 9), target_of(6)).ok());

@@ -56,6 +56,11 @@ Status check_grant(const KvLayout& layout, const PushTarget& target, int32_t tok
                               ", want " + std::to_string(needed_from) + " to " +
                               std::to_string(tokens));
     }
+    std::vector<int32_t> ids = granted.page_ids;
+    std::sort(ids.begin(), ids.end());
+    if (const auto twice = std::adjacent_find(ids.begin(), ids.end()); twice != ids.end())
+      return invalid_argument(subject + ": got page " + std::to_string(*twice) +
+                              " twice, want each page once");
   }
   return {};
 }

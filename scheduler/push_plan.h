@@ -20,7 +20,7 @@ std::vector<PushPage> pages_to_push(const KvLayout& layout, const PushTarget& ta
                                     bool prompt_ends);
 
 // INVALID_ARGUMENT unless the grant has a page for every position from cached_tokens on that a
-// decode after `tokens` positions sees.
+// decode after `tokens` positions sees, each page once.
 Status check_grant(const KvLayout& layout, const PushTarget& target, int32_t tokens);
 
 }  // namespace baton

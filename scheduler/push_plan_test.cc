@@ -65,5 +65,13 @@ TEST_CASE("a grant must cover what D will see") {
   CHECK_FALSE(check_grant(layout, {9, 32, {{32, {100, 101, 102}}}}, 70).ok());
 }
 
+TEST_CASE("a grant that names a page twice is refused, not pushed over itself") {
+  const KvLayout layout{{test_group(16)}};
+  CHECK(check_grant(layout, {9, 0, {{0, {7, 5, 6}}}}, 48).ok());
+  const Status twice = check_grant(layout, {9, 0, {{0, {7, 5, 7}}}}, 48);
+  CHECK(twice.code() == Code::kInvalidArgument);
+  CHECK(twice.message() == "grant of kv_group 0: got page 7 twice, want each page once");
+}
+
 }  // namespace
 }  // namespace baton

@@ -22,8 +22,9 @@ SeqId Scheduler::add_landed(SequenceSpec sequence, LandedPages pages,
   return impl_->add_landed(std::move(sequence), std::move(pages), first_tokens);
 }
 
-Status Scheduler::check(const SequenceSpec& sequence, bool pushed) const {
-  return impl_->check(sequence, pushed);
+Status Scheduler::check(const SamplingSpec& spec, int32_t prompt_len, size_t tokens,
+                        bool pushed) const {
+  return impl_->check(spec, prompt_len, tokens, pushed);
 }
 
 GroupPages Scheduler::cancel(SeqId seq, int32_t choice) {

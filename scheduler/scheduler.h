@@ -98,10 +98,10 @@ class Scheduler {
   SeqId add_landed(SequenceSpec sequence, LandedPages pages,
                    const std::vector<TokenEvent>& first_tokens);
 
-  // INVALID_ARGUMENT for a request that can never run here: no token left to sample, more choices
-  // than running_max (unless `pushed`), or larger than the pool (its prompt if `pushed`, else
-  // prompt + max_tokens clipped to the context).
-  Status check(const SequenceSpec& sequence, bool pushed) const;
+  // `tokens`: of its SequenceSpec. INVALID_ARGUMENT for one that can never run here: no token left
+  // to sample, more choices than running_max (unless `pushed`), or larger than the pool (its prompt
+  // if `pushed`, else prompt + max_tokens clipped to the context).
+  Status check(const SamplingSpec& spec, int32_t prompt_len, size_t tokens, bool pushed) const;
 
   // Ends a sequence, or one choice of it (by its absolute number). Its pages stay referenced until
   // the steps in flight that write to them have completed. Returns the references of a pushed

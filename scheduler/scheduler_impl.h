@@ -35,7 +35,7 @@ class Scheduler::Impl {
   Result<SeqId> add_prompt(SequenceSpec sequence, std::optional<PushTarget> push);
   SeqId add_landed(SequenceSpec sequence, LandedPages pages,
                    const std::vector<TokenEvent>& first_tokens);
-  Status check(const SequenceSpec& sequence, bool pushed) const;
+  Status check(const SamplingSpec& spec, int32_t prompt_len, size_t tokens, bool pushed) const;
   int32_t pages_missing(const Branch& branch, int32_t group, int32_t cached_tokens) const;
   int32_t local_running() const;  // choices that decode here, or will
 
@@ -69,7 +69,7 @@ class Scheduler::Impl {
   };
 
   // admission.cc
-  int32_t last_position(const SequenceSpec& sequence) const;
+  int32_t last_position(const SamplingSpec& spec, int32_t prompt_len) const;
   Request& new_request(SequenceSpec& sequence);
   Branch& new_branch(Request& request, Stage stage);
   void move_to(Branch& branch, Stage stage);

@@ -31,9 +31,12 @@ Status check_request(const PeerInfo& self, const SamplingSpec& spec, int32_t pro
   const bool sane = spec.repetition_penalty >= 0.01F && spec.repetition_penalty <= 100 &&
                     std::isfinite(spec.temperature) && spec.temperature >= 0;
   if (!sane) return invalid_argument("temperature or repetition_penalty: out of range");
-  for (const TokenId token : tokens) {
-    if (token >= 0 && token < self.vocab_size) continue;
-    return invalid_argument("prompt: got token id " + std::to_string(token) + ", want 0 to " +
+  // A negative id is larger than all others. Without a branch for each: long prompts are TTFT.
+  uint32_t largest = 0;
+  for (const TokenId token : tokens) largest = std::max(largest, static_cast<uint32_t>(token));
+  if (largest >= static_cast<uint32_t>(self.vocab_size)) {
+    return invalid_argument("prompt: got token id " +
+                            std::to_string(static_cast<TokenId>(largest)) + ", want 0 to " +
                             std::to_string(self.vocab_size - 1));
   }
   return {};
@@ -59,6 +62,7 @@ WorkerCore::WorkerCore(const WorkerConfig& config, PeerInfo self, Parts parts)
                     parts.clock) {}
 
 void WorkerCore::handle(WorkerEvent event) {
+  if (auto* wish = std::get_if<ViewWish>(&event)) return wish->answer->set_value(view());
   if (!fatal_error_.empty()) return;  // the process is about to end
   if (auto* link = std::get_if<LinkEvent>(&event)) {
     std::visit([this](auto&& what) { on(std::move(what)); }, std::move(*link));
@@ -75,8 +79,6 @@ void WorkerCore::handle(WorkerEvent event) {
     }
   } else if (auto* output = std::get_if<StepOutput>(&event)) {
     on(std::move(*output));
-  } else if (auto* wish = std::get_if<ViewWish>(&event)) {
-    wish->answer->set_value(view());
   } else {
     begin_drain();
   }
@@ -270,7 +272,6 @@ void WorkerCore::prepare_steps() {
 }
 
 void WorkerCore::on(StepOutput output) {
-  measure(output);
   if (!output.error.empty()) {  // what this step computed cannot be trusted: the process ends
     return broken("the engine: " + output.error);
   }
@@ -287,6 +288,7 @@ void WorkerCore::on(StepOutput output) {
   }
   send_events(std::move(result.events));
   end_sequences(result.ended);
+  measure(output);  // last: its line in the log would hold up COMMIT and the tokens
 }
 
 void WorkerCore::broken(const std::string& error) {

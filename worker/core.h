@@ -60,9 +60,8 @@ class WorkerCore {
   bool drained() const;  // begin_drain() was called and nothing is left to serve
   bool draining() const { return draining_; }
   int64_t drain_since_us() const { return drain_since_us_; }
-  const std::string& fatal_error() const {
-    return fatal_error_;
-  }  // not empty: the engine is broken, the process must end
+  // Not empty: the engine or the handoff thread is broken, the process must end.
+  const std::string& fatal_error() const { return fatal_error_; }
 
   WorkerStatus status() const;
   WorkerView view() const;

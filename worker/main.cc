@@ -2,13 +2,16 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 #include "base/log.h"
 #include "config/settings.h"
+#include "worker/exit_limit.h"
 #include "worker/metric_table.h"
 #include "worker/worker_process.h"
 
@@ -46,11 +49,16 @@ int main(int argc, char** argv) {
         worker->stop();
       }
     });
-    baton::WorkerProcess worker(config);
-    started = &worker;
-    const int status = worker.run();
+    auto worker = std::make_unique<baton::WorkerProcess>(config);
+    started = worker.get();
+    const int status = worker->run();
     signals.request_stop();
     signals.join();
+    const baton::ExitLimit limit(std::chrono::milliseconds(config.stall_timeout_ms), [&config] {
+      baton::log_error("worker_end_hangs", {{"stall_timeout_ms", config.stall_timeout_ms}});
+      std::_Exit(1);
+    });
+    worker.reset();
     return status;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "baton-worker: %s\n", error.what());

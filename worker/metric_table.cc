@@ -41,6 +41,11 @@ Infos load_infos() {
        {},
        "That have not got their pages",
        {"vllm:num_requests_waiting"}},
+  };
+}
+
+Infos token_infos() {
+  return {
       {"baton_queued_prompt_tokens", kGauge, "tokens", {}, "Of prompts, not computed yet"},
       {"baton_prompt_tokens_total",
        kCounter,
@@ -161,6 +166,11 @@ Infos fabric_infos() {
        "links",
        {},
        "No transport reached the peer's pool"},
+  };
+}
+
+Infos handoff_infos() {
+  return {
       {"baton_reserve_seconds",
        kHistogram,
        "seconds",
@@ -210,8 +220,10 @@ Infos fabric_infos() {
 
 std::vector<MetricInfo> worker_metric_infos() {
   Infos table = load_infos();
+  append(table, token_infos());
   append(table, page_infos());
   append(table, fabric_infos());
+  append(table, handoff_infos());
   append(table, link_metric_infos());
   return table;
 }

@@ -17,17 +17,12 @@ struct TestStage {
   std::function<void(TestCore&, const SequenceSpec&)> settle;
 };
 
-inline std::vector<TestStage> test_stages() {
+inline std::vector<TestStage> prefill_stages() {
   const auto steps = [](TestCore& w, const SequenceSpec&) { w.steps_until_idle(); };
   const auto copies_end = [](TestCore& w, const SequenceSpec&) {
     w.steps_until_idle();
     for (const TransferId transfer : w.mover.aborted) {
       w.moved(MoverEvent::Kind::kAborted, transfer);
-    }
-  };
-  const auto peer_drains = [](TestCore& w, const SequenceSpec&) {
-    for (const Release& release : w.outbox.take<Release>(kPrefill)) {
-      w.receive(kPrefill, Drained{release.slot_gen});
     }
   };
   const auto reserve = [](TestCore& w, const SequenceSpec& s) { w.send_prefill(s); };
@@ -42,16 +37,17 @@ inline std::vector<TestStage> test_stages() {
     w.send_grant(s, 7);
     w.step();
   };
+  const auto copy_ahead = [](TestCore& w, const SequenceSpec& s) {
+    w.send_prefill(s);
+    w.send_grant(s, 7);
+    while (w.mover.finished.empty() && w.step()) {
+    }
+    w.moved(MoverEvent::Kind::kDone, w.mover.finished.at(0));  // the last step still computes
+  };
   const auto transfer = [](TestCore& w, const SequenceSpec& s) {
     w.send_prefill(s);
     w.send_grant(s, 7);
     w.steps_until_idle();
-  };
-  const auto land = [](TestCore& w, const SequenceSpec& s) {
-    w.send_open(s);
-    w.send_reserve(s);
-    w.send_commit(s, w.outbox.take<Grant>(kPrefill).at(0));
-    w.step();
   };
   return {
       {"queued", true,
@@ -76,7 +72,25 @@ inline std::vector<TestStage> test_stages() {
          w.steps_until_idle();
        }},
       {"prefilling", true, prefill, copies_end},
+      {"prefilling", true, copy_ahead, steps},
       {"transferring", true, transfer, copies_end},
+  };
+}
+
+inline std::vector<TestStage> decode_stages() {
+  const auto steps = [](TestCore& w, const SequenceSpec&) { w.steps_until_idle(); };
+  const auto peer_drains = [](TestCore& w, const SequenceSpec&) {
+    for (const Release& release : w.outbox.take<Release>(kPrefill)) {
+      w.receive(kPrefill, Drained{release.slot_gen});
+    }
+  };
+  const auto land = [](TestCore& w, const SequenceSpec& s) {
+    w.send_open(s);
+    w.send_reserve(s);
+    w.send_commit(s, w.outbox.take<Grant>(kPrefill).at(0));
+    w.step();
+  };
+  return {
       {"queued", false, [](TestCore& w, const SequenceSpec& s) { w.send_open(s); }, steps},
       {"granted", false,
        [](TestCore& w, const SequenceSpec& s) {
@@ -103,6 +117,12 @@ inline std::vector<TestStage> test_stages() {
          w.steps_until_idle();
        }},
   };
+}
+
+inline std::vector<TestStage> test_stages() {
+  std::vector<TestStage> stages = prefill_stages();
+  for (TestStage& stage : decode_stages()) stages.push_back(std::move(stage));
+  return stages;
 }
 
 }  // namespace baton

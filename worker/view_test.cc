@@ -94,5 +94,15 @@ TEST_CASE("a view is asked for through the inbox") {
   CHECK(view.get().pages.at(0).total == 64);
 }
 
+TEST_CASE("a question that comes after a failure is answered, not left with a broken promise") {
+  TestCore w;
+  w.core.handle(MoverEvent{.kind = MoverEvent::Kind::kBroken, .error = "the GPU is lost"});
+  auto answer = std::make_shared<std::promise<WorkerView>>();
+  std::future<WorkerView> view = answer->get_future();
+  w.core.handle(ViewWish{std::move(answer)});
+  REQUIRE(view.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+  CHECK(view.get().pages[0].total == 64);
+}
+
 }  // namespace
 }  // namespace baton

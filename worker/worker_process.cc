@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/hello.h"
+#include "base/listen_address.h"
 #include "base/log.h"
 #include "worker/nvlink_clique.h"
 #include "worker/pool_memory.h"
@@ -85,6 +86,7 @@ std::vector<int32_t> pages_per_group(const LoadedModel& model) {
 WorkerProcess::WorkerProcess(WorkerConfig config)
     : config_(std::move(config)),
       epoch_(random_epoch()),
+      credentials_(std::make_shared<CredentialFiles>(config_.link)),
       status_server_(serve_status()),
       model_(load(config_, &layer_sink_, startup_)),
       ledger_(pages_per_group(model_)),
@@ -100,7 +102,6 @@ WorkerProcess::WorkerProcess(WorkerConfig config)
   if (config_.log_debug) set_log_level(LogLevel::kDebug);
   if (config_.worker_id.empty()) config_.worker_id = config_.listen;
   config_.nvlink_clique = clique();
-  credentials_ = std::make_shared<CredentialFiles>(config_.link);
   mover_ = make_page_mover(
       config_.kvtransfer, model_.layout, pools(), host_of(config_.listen), clock_,
       [this](MoverEvent event) { inbox_.push(std::move(event)); }, credentials_,
@@ -212,7 +213,10 @@ WorkerInfo WorkerProcess::info() const {
 }
 
 std::unique_ptr<StatusServer> WorkerProcess::serve_status() {
+  // What is wrong with the configuration is told before the model is loaded, which may take
+  // minutes.
   check_places(config_);
+  listen_address(config_.listen, credentials_->has_token());
   if (config_.metrics_listen.empty()) return nullptr;
   return std::make_unique<StatusServer>(config_.metrics_listen,
                                         [this](const std::string& path) { return answer(path); });

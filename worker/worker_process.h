@@ -63,6 +63,7 @@ class WorkerProcess {
   Inbox inbox_;
   LateSink layer_sink_;
   Startup startup_;
+  std::shared_ptr<CredentialFiles> credentials_;
   std::unique_ptr<StatusServer> status_server_;
   LoadedModel model_;
   PageLedger ledger_;
@@ -72,7 +73,6 @@ class WorkerProcess {
   std::atomic<bool> ready_{false};
   std::atomic<int64_t> round_us_{0};         // when the loop last came round
   std::atomic<int64_t> step_running_us_{0};  // how long the step had taken by then
-  std::shared_ptr<CredentialFiles> credentials_;
   std::unique_ptr<PageMover> mover_;
   std::unique_ptr<EngineThread> engine_thread_;
   std::unique_ptr<Links> links_;
