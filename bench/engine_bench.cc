@@ -14,6 +14,7 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/step_parts.h"
@@ -108,7 +109,7 @@ class Bench {
   ~Bench() { model_.engine->on_step_done({}); }
 
   void print_decode(const Shape& shape, int32_t steps);
-  void print_prefill(const Shape& shape, int32_t repeats);
+  void print_prefill(const Shape& shape, int32_t repeats, std::chrono::milliseconds rest);
 
  private:
   Chunk chunk(int32_t sequence, int32_t first_pos, int32_t tokens);
@@ -213,7 +214,7 @@ void Bench::print_decode(const Shape& shape, int32_t steps) {
   std::fflush(stdout);
 }
 
-void Bench::print_prefill(const Shape& shape, int32_t repeats) {
+void Bench::print_prefill(const Shape& shape, int32_t repeats, std::chrono::milliseconds rest) {
   const PartsMs parts = parts_.time(shape.sequences, shape.tokens, 0);
   std::vector<double> step_us;
   for (int32_t r = 0; r < repeats; ++r) {
@@ -231,6 +232,7 @@ void Bench::print_prefill(const Shape& shape, int32_t repeats) {
     }
     if (r > 0)
       for (int32_t i = 0; i < shape.sequences; ++i) input.closed_slots.push_back(i);
+    std::this_thread::sleep_for(rest);
     const auto begin = Clock::now();
     model_.engine->submit(std::move(input));
     collect();
@@ -281,12 +283,16 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "cuda or cuda:N");
   std::string sampling = "greedy";
   app.add_option("--sampling", sampling, "greedy, penalties, mask or logprobs");
+  int64_t rest_ms = 0;
+  app.add_option("--rest-ms", rest_ms,
+                 "Before each prefill: back to back they run at the GPU's power limit");
   CLI11_PARSE(app, argc, argv);
   options.kv_bytes = kv_mib << 20;
   try {
     baton::Bench bench(model, options, baton::spec_of(sampling));
     for (const baton::Shape& shape : baton::parse_shapes(decode)) bench.print_decode(shape, steps);
-    for (const baton::Shape& shape : baton::parse_shapes(prefill)) bench.print_prefill(shape, 6);
+    for (const baton::Shape& shape : baton::parse_shapes(prefill))
+      bench.print_prefill(shape, 11, std::chrono::milliseconds(rest_ms));
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "engine_bench: %s\n", error.what());

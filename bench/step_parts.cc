@@ -8,8 +8,6 @@
 #include "kernels/attention/attention_timing.h"
 #include "kernels/cuda/graph_timing.h"
 #include "kernels/linear/gemm_timing.h"
-#include "kernels/linear/skinny_gemm.h"
-#include "kernels/linear/stream_gemm.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 #include "kernels/rope_kv/rope_kv_cuda.h"
 #include "kernels/sampling/sampling_cuda.h"
@@ -57,19 +55,12 @@ PartsMs StepParts::time(int32_t sequences, int32_t num_tokens, int32_t first_pos
 }
 
 double StepParts::linear_us(int64_t rows, int64_t cols, GemmEpilogue epilogue, int32_t num_tokens) {
-  std::vector<GemmTimer::Product> products = {
-      [&](const GemmArgs& args, cudaStream_t stream) { cublas_.run(args, stream); }};
-  if (num_tokens <= kSkinnyTokensMax) {
-    products.emplace_back([&](const GemmArgs& args, cudaStream_t stream) {
-      skinny_gemm(small_args(args), device_.num_sms, stream);
-    });
-  }
-  if (num_tokens <= kStreamTokensMax) {
-    const StreamPlan plan = plan_stream_gemm(rows, cols, device_.num_sms);
-    products.emplace_back([plan](const GemmArgs& args, cudaStream_t stream) {
-      stream_gemm(small_args(args), plan, stream);
-    });
-  }
+  std::vector<TimedProduct> products;
+  for (const SmallChoice& choice :
+       {SmallChoice{SmallKernel::kCublas, {}},
+        {SmallKernel::kSkinny, {}},
+        {SmallKernel::kStream, plan_stream_gemm(rows, cols, device_.num_sms)}})
+    products.push_back(product_by(choice, cublas_, device_.num_sms));
   GemmTimer timer({rows, cols, epilogue}, num_tokens);
   const std::vector<double> times = timer.time_us(products, num_tokens, kRounds);
   return *std::min_element(times.begin(), times.end());

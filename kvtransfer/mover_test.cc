@@ -185,6 +185,16 @@ TEST_CASE("tcp: a grant that is over takes nothing, and its sender is told") {
   CHECK_EQ(pair.p.log.wait(Kind::kDone).transfer, 6);
 }
 
+TEST_CASE("tcp: an address behind which somebody else answers leaves the next one its turn") {
+  TestPair pair("tcp");
+  TestEnd other({.transports = "tcp"}, pair.clock);
+  Offer offer = *decode_offer(pair.d.mover->offer(TestPair::kDLink));
+  std::string& at = offer.endpoints[0].address;
+  at = decode_offer(other.mover->offer(1))->endpoints[0].address + "," + at;
+  pair.p.mover->attach(TestPair::kPLink, encode_offer(offer), pair.lease);
+  CHECK_EQ(pair.p.log.wait_any().error, "");
+}
+
 TEST_CASE("tcp: a page outside its grant closes the connection") {
   TestPair pair("tcp");
   REQUIRE_EQ(pair.attach().error, "");

@@ -137,7 +137,7 @@ void TcpRoute::fail(const Status& reason) {
 void TcpRoute::on_ready(uint32_t epoll_events) {
   const Status status = advance(epoll_events);
   if (status.ok()) return;
-  if (state_ != State::kConnecting) return fail(status);
+  if (state_ == State::kReady) return fail(status);
   note_failure(address_ + ": " + status.message());
   addresses_.empty() ? fail(unavailable(failures_)) : try_next_address();
 }

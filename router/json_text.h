@@ -1,6 +1,5 @@
-// JSON in and out of text, with limits: requests are parsed only after their nesting has been
-// measured, because recursion over hostile depth ends a process, and the members of each object
-// counted. Any thread.
+// JSON in and out of text, with limits on nesting, because recursion over hostile depth ends a
+// process, and on the members of an object. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,6 @@
 #include "base/status.h"
 #include "kernels/cuda/device.h"
 #include "kernels/linear/gemm_timing.h"
-#include "kernels/linear/skinny_gemm.h"
-#include "kernels/linear/stream_gemm.h"
 
 namespace baton {
 namespace {
@@ -67,7 +65,7 @@ std::vector<cublasLtMatmulAlgo_t> candidates_of(CublasGemm& gemm, const GemmProb
 std::string measure(CublasGemm& gemm, GemmTimer& timer, const GemmProblem& problem,
                     int32_t bucket) {
   const std::vector<cublasLtMatmulAlgo_t> candidates = candidates_of(gemm, problem, bucket);
-  std::vector<GemmTimer::Product> products;
+  std::vector<TimedProduct> products;
   for (const cublasLtMatmulAlgo_t& algorithm : candidates) {
     products.push_back([&gemm, &algorithm](const GemmArgs& args, cudaStream_t stream) {
       gemm.run_with(args, algorithm, stream);
@@ -135,23 +133,13 @@ std::vector<SmallChoice> small_choices(const CudaDevice& device, const GemmProbl
   return choices;
 }
 
-GemmTimer::Product product_of(const SmallChoice& choice, CublasGemm& gemm, int32_t num_sms) {
-  return [&gemm, choice, num_sms](const GemmArgs& args, cudaStream_t stream) {
-    if (choice.kernel == SmallKernel::kCublas) return gemm.run(args, stream);
-    if (choice.kernel == SmallKernel::kStream)
-      return stream_gemm(small_args(args), choice.plan, stream);
-    if (args.num_tokens > kSkinnyTokensMax) throw CudaError("linear", "too many tokens");
-    skinny_gemm(small_args(args), num_sms, stream);
-  };
-}
-
 // Up to kSmallTokens tokens one plan for all buckets, so that a row's bits seldom depend on how
 // many there are; then for each bucket the fastest kernel. More tokens have a plan of their own.
 std::string measure_small(const CudaDevice& device, CublasGemm& gemm, const GemmProblem& problem) {
   const std::vector<SmallChoice> choices = small_choices(device, problem);
-  std::vector<GemmTimer::Product> products;
+  std::vector<TimedProduct> products;
   for (const SmallChoice& choice : choices)
-    products.push_back(product_of(choice, gemm, device.num_sms));
+    products.push_back(product_by(choice, gemm, device.num_sms));
   GemmTimer timer(problem, kStreamTokensMax);
   std::vector<std::vector<double>> times;  // [bucket][choice]
   std::vector<double> total(choices.size(), 0.0);

@@ -12,7 +12,8 @@
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/linear/gemm_cublas.h"
-#include "kernels/linear/small_gemm.h"
+#include "kernels/linear/skinny_gemm.h"
+#include "kernels/linear/stream_gemm.h"
 #include "kernels/linear/weight_convert.h"
 #include "kernels/rms_norm/rms_norm_cuda.h"
 
@@ -42,6 +43,21 @@ inline SmallGemmArgs small_args(const GemmArgs& args) {
           .epilogue = args.epilogue};
 }
 
+using TimedProduct = std::function<void(const GemmArgs&, cudaStream_t)>;
+
+// By one of the kernels for few tokens, or by cuBLASLt, which is borrowed. The product throws
+// CudaError where its kernel does not take so many tokens.
+inline TimedProduct product_by(const SmallChoice& choice, CublasGemm& cublas, int32_t num_sms) {
+  return [&cublas, choice, num_sms](const GemmArgs& args, cudaStream_t stream) {
+    if (choice.kernel == SmallKernel::kCublas) return cublas.run(args, stream);
+    const bool streams = choice.kernel == SmallKernel::kStream;
+    if (args.num_tokens > (streams ? kStreamTokensMax : kSkinnyTokensMax))
+      throw CudaError("linear", "too many tokens");
+    if (streams) return stream_gemm(small_args(args), choice.plan, stream);
+    skinny_gemm(small_args(args), num_sms, stream);
+  };
+}
+
 class GemmTimer {
  public:
   GemmTimer(const GemmProblem& problem, int32_t tokens_max)
@@ -66,14 +82,13 @@ class GemmTimer {
     fill_random_cuda(5, 1.0F, hidden_.as<Bf16>(), tokens_max * kNormCols * 2, stream_.get());
   }
 
-  using Product = std::function<void(const GemmArgs&, cudaStream_t)>;
-
   // Median microseconds of each of `products` on `num_tokens` tokens; infinite where it failed.
   // `in_layer`: with the RMS norm before it.
-  std::vector<double> time_us(const std::vector<Product>& products, int32_t num_tokens,
+  std::vector<double> time_us(const std::vector<TimedProduct>& products, int32_t num_tokens,
                               int32_t rounds, bool in_layer = false) {
     std::vector<CudaGraph> graphs;
-    for (const Product& product : products) graphs.push_back(record(product, num_tokens, in_layer));
+    for (const TimedProduct& product : products)
+      graphs.push_back(record(product, num_tokens, in_layer));
     std::vector<double> times = time_graphs(stream_, graphs, rounds);
     for (double& time : times) time /= repeats(num_tokens);
     return times;
@@ -81,7 +96,7 @@ class GemmTimer {
 
   // What `product` makes of zeros (to add to) and the first copy of the weights: [num_tokens,
   // rows].
-  std::vector<float> result(const Product& product, int32_t num_tokens) {
+  std::vector<float> result(const TimedProduct& product, int32_t num_tokens) {
     cuda_check(cudaMemsetAsync(y_.data(), 0, static_cast<size_t>(y_.bytes()), stream_.get()), "");
     product(args_of(0, num_tokens), stream_.get());
     stream_.synchronize();
@@ -103,7 +118,7 @@ class GemmTimer {
 
   // Products that follow each other, as in a decode step; an invalid graph for an algorithm that
   // does not take so few tokens.
-  CudaGraph record(const Product& product, int32_t num_tokens, bool in_layer) {
+  CudaGraph record(const TimedProduct& product, int32_t num_tokens, bool in_layer) {
     return record_graph(stream_, [&](cudaStream_t stream) {
       for (int32_t i = 0; i < repeats(num_tokens); ++i) {
         if (in_layer) {

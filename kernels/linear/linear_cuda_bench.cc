@@ -13,8 +13,6 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/testing.h"
 #include "kernels/linear/gemm_timing.h"
-#include "kernels/linear/skinny_gemm.h"
-#include "kernels/linear/stream_gemm.h"
 
 namespace baton {
 namespace {
@@ -35,17 +33,6 @@ void run(const std::string& path, const std::vector<int32_t>& tokens) {
   CublasGemm cublas(table);
   prepare_skinny_gemm();
   prepare_stream_gemm();
-  StreamPlan plan;
-  const GemmTimer::Product skinny = [&](const GemmArgs& args, cudaStream_t stream) {
-    if (args.num_tokens > kSkinnyTokensMax) throw CudaError("linear", "too many tokens");
-    skinny_gemm(small_args(args), device.num_sms, stream);
-  };
-  const GemmTimer::Product streaming = [&](const GemmArgs& args, cudaStream_t stream) {
-    stream_gemm(small_args(args), plan, stream);
-  };
-  const GemmTimer::Product theirs = [&](const GemmArgs& args, cudaStream_t stream) {
-    cublas.run(args, stream);
-  };
   std::printf("%s, %s; clusters at once of 2: %d, of 4: %d, of 8: %d\n", device.name.c_str(),
               cublas.numerics().c_str(), stream_clusters_max(2), stream_clusters_max(4),
               stream_clusters_max(8));
@@ -54,17 +41,22 @@ void run(const std::string& path, const std::vector<int32_t>& tokens) {
   std::vector<std::array<double, 6>> step(tokens.size());
   double floor_step = 0;
   for (const GemmProblem& problem : kLlama8bProblems) {
-    plan = plan_of(table, problem, device.num_sms);
+    const StreamPlan plan = plan_of(table, problem, device.num_sms);
     std::printf("%ld x %ld: stream %d %d\n", problem.rows, problem.cols, plan.slices,
                 plan.tile_rows);
+    // Ours for fewest tokens, ours for more, cuBLASLt.
+    std::vector<TimedProduct> products;
+    for (const SmallChoice& choice : {SmallChoice{SmallKernel::kSkinny, {}},
+                                      {SmallKernel::kStream, plan},
+                                      {SmallKernel::kCublas, {}}})
+      products.push_back(product_by(choice, cublas, device.num_sms));
     GemmTimer timer(problem, kStreamTokensMax);
     const double floor_us = 2.0 * problem.rows * problem.cols / kReadTbS / 1e6;
     const int32_t times = problem.epilogue == GemmEpilogue::kFloat ? 1 : kLayers;
     floor_step += times * floor_us;
     for (size_t i = 0; i < tokens.size(); ++i) {
-      const double difference =
-          relative_error(timer.result(streaming, tokens[i]), timer.result(theirs, tokens[i]));
-      const std::vector<GemmTimer::Product> products = {skinny, streaming, theirs};
+      const double difference = relative_error(timer.result(products[1], tokens[i]),
+                                               timer.result(products[2], tokens[i]));
       std::vector<double> us = timer.time_us(products, tokens[i], kRounds, false);
       const std::vector<double> in_layer = timer.time_us(products, tokens[i], kRounds, true);
       us.insert(us.end(), in_layer.begin(), in_layer.end());
