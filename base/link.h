@@ -1,6 +1,6 @@
 // Links: the control connections of a process. Owns an I/O thread; sockets, hello, authentication,
 // framing, heartbeats and leases live there. The process's loop sees whole messages only, through
-// its sink. PROTOCOL.md "Liveness", DESIGN.md decision 6.
+// its sink. docs/protocol.md, "Leases".
 #pragma once
 
 #include <atomic>

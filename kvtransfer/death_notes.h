@@ -1,7 +1,7 @@
 // Proof of death for peers that write into our memory without a conversation over a UNIX socket of
-// their own (PROTOCOL.md rule 5; transport "ucx" on one host): before it connects, P leaves a pidfd
-// of itself at D, by one message {connect nonce} with the descriptor. Handoff thread only, but for
-// construction.
+// their own (docs/protocol.md; transport "ucx" on one host): before it connects, P leaves a
+// pidfd of itself at D, by one message {connect nonce} with the descriptor. Handoff thread only,
+// but for construction.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The handoff thread's front: moves pages from our pools into pages that a peer has granted us, and
 // (at the receiving side) offers our pools to peers. Knows bytes, pages, peers; never the model's
-// meaning, never who may use a page. DESIGN.md decisions 4, 5, 7, 9.
+// meaning, never who may use a page. docs/design.md.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Proof of death on one host (PROTOCOL.md rule 5): holds the pidfds that mapping peers have sent
-// and reports the links of a process once it has ended, by which time the kernel has taken its
+// Proof of death on one host (docs/protocol.md): holds the pidfds that mapping peers have
+// sent and reports the links of a process once it has ended, by which time the kernel has taken its
 // mappings away. Handoff thread only.
 #pragma once
 

@@ -145,7 +145,7 @@ class Engine {
   // `notify` is called whenever collect() would no longer wait, from a thread of the engine's, by
   // engines with several steps in flight.
   virtual void on_step_done(std::function<void()> notify) { (void)notify; }
-  // The same when a step with pushes is about to end, in less than a millisecond.
+  // The same when a step that pushes and samples is about to end, in less than a millisecond.
   virtual void on_step_ending(std::function<void()> notify) { (void)notify; }
 
   // One step from end to end. REQUIRES: none in flight.

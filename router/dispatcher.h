@@ -1,7 +1,7 @@
 // Finds a place for every request, follows its attempts and repairs what breaks: OPEN and PREFILL,
-// PLACED and REFUSED, tokens in order, replay after the loss of a worker (PROTOCOL.md, rules 7 to
-// 10). Driven by calls: submissions and cancels from the API, link events, a timer. Router loop
-// thread only; sends through the Outbox and never waits.
+// PLACED and REFUSED, tokens in order, replay after the loss of a worker (docs/protocol.md,
+// "R's rules"). Driven by calls: submissions and cancels from the API, link events, a timer. Router
+// loop thread only; sends through the Outbox and never waits.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ def the_only_decode_worker_killed_and_back():
 
 @scenario()
 def a_worker_restarts_on_the_same_address_five_times():
-    """Each epoch's links, grants and mappings are dropped at once (walk-through of PROTOCOL.md)."""
+    """Each epoch's links, grants and mappings are dropped at once."""
     with cluster(1, 2) as system:
         requests = Load(24)
 
@@ -97,7 +97,7 @@ def prefill_killed_at_random_moments():
 
 @scenario()
 def decode_killed_after_commit_in_mid_stream():
-    """A stream goes on with the next token as if nothing had been (walk-through of PROTOCOL.md)."""
+    """A stream goes on with the next token as if nothing had been."""
     with cluster(1, 2) as system:
         requests = Load(6, max_tokens=300)
         for (prompt, fields), want in requests.items():

@@ -1,4 +1,4 @@
-"""Walk-throughs of PROTOCOL.md in which nobody fails."""
+"""Handoffs in which nobody fails."""
 
 import concurrent.futures
 

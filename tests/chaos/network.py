@@ -173,7 +173,7 @@ def the_router_is_cut_off_for_five_seconds():
 
 @scenario()
 def only_the_line_between_prefill_and_decode_is_cut():
-    """Both still hear the router: GRANT, COMMIT and ACK are lost with the connection (walk-through of PROTOCOL.md), four times."""
+    """Both still hear the router: GRANT, COMMIT and ACK are lost with the connection, four times."""
     with spread_out() as system:
         requests = Load(24, shortest=200, longest=400, max_tokens=20)
 

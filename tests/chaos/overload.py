@@ -21,7 +21,7 @@ def decode_pool_overflows_in_mid_generation():
 
 @scenario()
 def preemption_while_pages_land():
-    """The same with long prompts arriving all the time (walk-through of PROTOCOL.md)."""
+    """The same with long prompts arriving all the time."""
     with cluster(2, 1, worker={"--kv.pool-mib": 1}) as system:
         long_outputs, long_prompts = Load(8, longest=60, max_tokens=380), Load(16, seed=2, shortest=200, longest=400, max_tokens=4)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -84,7 +84,7 @@ def three_hundred_transfers_to_one_peer():
 
 @scenario()
 def a_large_request_among_many_small():
-    """It is not starved by those that fit beside it (walk-through of PROTOCOL.md)."""
+    """It is not starved by those that fit beside it."""
     with cluster(2, 1, worker={"--kv.pool-mib": 1}) as system:
         small, large = Load(24, longest=60, max_tokens=150), Load(1, seed=3, shortest=1199, longest=1200, max_tokens=60)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -101,7 +101,7 @@ def a_large_request_among_many_small():
 
 @scenario()
 def a_request_larger_than_any_pool():
-    """400 that names the limit, at once (walk-through of PROTOCOL.md)."""
+    """400 that names the limit, at once."""
     with cluster(worker={"--kv.pool-mib": 1}) as system:
         try:
             system.complete([5] * 3000, max_tokens=4)  # 1 MiB holds 2048 tokens
@@ -128,7 +128,7 @@ def memory_is_flat_over_many_requests():
 
 @scenario()
 def every_decode_worker_is_full():
-    """FULL from all (walk-through of PROTOCOL.md): who waits too long gets 503 with Retry-After, the others their text."""
+    """FULL from all: who waits too long gets 503 with Retry-After, the others their text."""
     with cluster(1, 2, worker={"--kv.pool-mib": 1}, router={"--route.queue-wait-ms": 300}) as system:
         requests = Load(24, shortest=300, longest=400, max_tokens=700)
         served = refused = 0

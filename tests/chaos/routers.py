@@ -41,7 +41,7 @@ def the_only_router_dies_and_comes_back():
 
 @scenario()
 def two_routers_share_their_workers():
-    """Neither starves the other: equal loads take about equally long (walk-through of PROTOCOL.md)."""
+    """Neither starves the other: equal loads take about equally long."""
     with cluster(2, 2, routers=2) as system:
         requests = Load(24)
 

@@ -36,7 +36,7 @@ def prefill_stopped_for_less_than_its_lease():
 
 @scenario()
 def prefill_stopped_at_random_moments():
-    """Twenty short and long pauses: some hit a copy in the middle (walk-through of PROTOCOL.md)."""
+    """Twenty short and long pauses: some hit a copy in the middle."""
     rng = seeded("pauses of prefill")
     with cluster(2, 2) as system:
         requests = Load(24, longest=400, max_tokens=16)

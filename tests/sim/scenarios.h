@@ -1,4 +1,4 @@
-// The shapes of simulated trouble, by name: first the walk-throughs of docs/protocol.md, then
+// The shapes of simulated trouble, by name: first what docs/protocol.md tells, then
 // mixtures of faults.
 #pragma once
 
