@@ -306,6 +306,7 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="a golden model on CPU, a few repeats")
     parser.add_argument("--model", default=str(ROOT / "bench/shapes/llama-3.1-8b"))
     parser.add_argument("--devices", default="cuda:0,cuda:1", help="of the prefill and the decode worker")
+    parser.add_argument("--pool-mib", type=int, default=61440, help="pages of each worker")
     parser.add_argument("--lengths", default="512,2048,8192,32768")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--decode-batch", type=int, default=64, help="0: idle only")
@@ -336,7 +337,7 @@ def main():
     if options.small:
         worker_args += ["--kv.pool-mib", 64, "--context-len", 2048]
     else:
-        worker_args += ["--load-format", "dummy", "--kv.pool-mib", 61440, "--kv.slab-mib", 1024, "--context-len", 40960,
+        worker_args += ["--load-format", "dummy", "--kv.pool-mib", options.pool_mib, "--kv.slab-mib", 1024, "--context-len", 40960,
                         "--cuda-graphs", "lazy"]
     cluster = BenchCluster(options.model, worker_args=worker_args, router_args=["--route.local-prompt-tokens", 0])
     argv = cluster.workers["decode-0"].argv

@@ -88,13 +88,7 @@ void StepWatcher::poll_for_end(WatchedStep& step) {
   }
   Linger linger;
   linger.start(linger_);
-  while (linger.on()) {
-    if (step.end.done()) {
-      step.end_seen_us = SystemClock().now_us();
-      return;
-    }
-    std::this_thread::yield();
-  }
+  if (linger.poll([&] { return step.end.done(); })) step.end_seen_us = SystemClock().now_us();
 }
 
 void StepWatcher::follow(WatchedStep& step) {

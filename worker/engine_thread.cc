@@ -24,6 +24,7 @@ EngineThread::EngineThread(Engine& engine, Sink sink, std::function<void()> endi
     {
       std::lock_guard lock(mutex_);
       ++done_;
+      ++changes_;
     }
     changed_.notify_one();
   });
@@ -34,6 +35,7 @@ EngineThread::~EngineThread() {
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
+    ++changes_;
   }
   changed_.notify_one();
   thread_.join();
@@ -46,6 +48,7 @@ void EngineThread::submit(StepInput input) {
     std::lock_guard lock(mutex_);
     CHECK_LT(steps_.size(), kStepsMax) << "steps under way";
     steps_.push_back(std::move(input));
+    ++changes_;
   }
   changed_.notify_one();
 }
@@ -75,8 +78,9 @@ EngineThread::Work EngineThread::next_work(int32_t in_flight) {
       return work;
     }
     if (linger_.on()) {
+      const uint32_t seen = changes_;
       lock.unlock();
-      std::this_thread::yield();
+      linger_.poll([&] { return changes_ != seen; });
       lock.lock();
     } else {
       changed_.wait(lock);

@@ -4,8 +4,10 @@
 // and nothing is computed any more.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -56,9 +58,10 @@ class EngineThread final : public StepRunner {
   Linger linger_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<StepInput> steps_;  // guarded by mutex_
-  int32_t done_ = 0;             // guarded by mutex_: steps that collect() would not wait for
-  bool closed_ = false;          // guarded by mutex_
+  std::deque<StepInput> steps_;       // guarded by mutex_
+  int32_t done_ = 0;                  // guarded by mutex_: steps that collect() would not wait for
+  bool closed_ = false;               // guarded by mutex_
+  std::atomic<uint32_t> changes_{0};  // of the three above; written with mutex_ held
   std::thread thread_;
 };
 

@@ -107,6 +107,22 @@ TEST_CASE("a step that is about to end is told of, and taken by a thread that do
   }
 }
 
+TEST_CASE("a thread that polls sees a step, a step's end and its own end at once") {
+  ManualEngine engine(2);
+  BoundedQueue<uint64_t> outputs(16);
+  EngineThread thread(engine, [&](const StepOutput& output) {
+    uint64_t step = output.step;
+    REQUIRE(outputs.try_push(std::move(step)));
+  });
+  thread.linger(std::chrono::minutes(10));
+  for (uint64_t step = 1; step <= 50; ++step) {
+    thread.submit({.step = step});
+    engine.wait_submitted(step);
+    engine.finish_step();
+    CHECK(outputs.pop() == step);
+  }
+}
+
 TEST_CASE("an engine of one step gets the next when the last has been collected") {
   ManualEngine engine(1);
   BoundedQueue<uint64_t> outputs(16);

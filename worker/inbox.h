@@ -2,12 +2,12 @@
 // stop, and a question of the status server.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <future>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -37,6 +37,7 @@ class Inbox {
     {
       std::lock_guard lock(mutex_);
       events_.push_back(std::move(event));
+      any_ = true;
     }
     ready_.notify_one();
   }
@@ -45,11 +46,12 @@ class Inbox {
   std::vector<WorkerEvent> wait(std::chrono::microseconds timeout) {
     std::unique_lock lock(mutex_);
     ready_.wait_for(lock, timeout, [this] { return !events_.empty() || linger_.on(); });
-    while (events_.empty() && linger_.on()) {
+    if (events_.empty()) {
       lock.unlock();
-      std::this_thread::yield();
+      linger_.poll([this] { return any_.load(); });
       lock.lock();
     }
+    any_ = false;
     return std::exchange(events_, {});
   }
 
@@ -66,7 +68,8 @@ class Inbox {
   std::mutex mutex_;
   std::condition_variable ready_;
   Linger linger_;
-  std::vector<WorkerEvent> events_;
+  std::vector<WorkerEvent> events_;  // guarded by mutex_
+  std::atomic<bool> any_{false};     // there are; written with mutex_ held
 };
 
 }  // namespace baton
