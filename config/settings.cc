@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/status.h"
 
@@ -234,13 +235,19 @@ void fill_scheduler_defaults(WorkerConfig& config) {
   if (scheduler.mixed_tokens == 0 && gpu) scheduler.mixed_tokens = 256;
 }
 
+// Three threads of a worker may poll: they must not keep those that they wait for from a processor.
+constexpr unsigned kLingerProcessorsMin = 8;
+
 }  // namespace
 
 WorkerConfig parse_worker_config(int argc, char** argv, const std::vector<Page>& pages) {
   auto config = parse_config<WorkerConfig>("baton-worker", argc, argv, pages);
   if (config.worker_id.empty()) config.worker_id = config.listen;
   fill_scheduler_defaults(config);
-  if (config.loop_linger_us < 0) config.loop_linger_us = config.device != "cpu" ? 1000 : 0;
+  if (config.loop_linger_us < 0) {
+    const bool room = std::thread::hardware_concurrency() >= kLingerProcessorsMin;
+    config.loop_linger_us = config.device != "cpu" && room ? 1000 : 0;
+  }
   // A chunk's end, which a GPU's bits depend on, must not depend on how fast the last ones were.
   if (config.deterministic && config.device != "cpu") config.scheduler.chunk_ms = 0;
   return config;

@@ -267,8 +267,8 @@ std::vector<Setting> settings_of(WorkerConfig& values) {
            "us",
            {-1, 10'000},
            "After a message, and when a prompt that is being handed over is about to end, the "
-           "threads that come next poll instead of sleeping, so long at most; -1: 1000 on a GPU, 0 "
-           "on CPU."},
+           "threads that come next poll instead of sleeping, so long at most; -1: 1000 on a GPU "
+           "with 8 processors and more, else 0."},
           {"status_interval_ms", &C::status_interval_ms, "ms", kWaitMs,
            "Routers are told of changes at most so often."},
           {"status_keepalive_ms", &C::status_keepalive_ms, "ms", kWaitMs,
