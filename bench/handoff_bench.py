@@ -115,17 +115,18 @@ class Load:
         body = self.request(length, max_tokens=2 if pushed else 1, stream=True)
         # Each begins on a GPU that has been idle for as long: its clock falls with what came before.
         begin_us, end_us = self.first_token(body, self.options.pause_s)
-        steps, landed, until = [], None, time.monotonic() + 2
-        while time.monotonic() < until and (not steps or (pushed and landed is None)):
+        steps, computed, landed, until = [], 0, None, time.monotonic() + 2
+        while time.monotonic() < until and (computed < length or (pushed and landed is None)):
             for event, _, fields in self.prefill.read():
                 if event == "step" and int(fields["prefill_tokens"]) > 0:
                     end = int(fields["computed_at_us"])
                     steps.append((end - int(fields["compute_us"]), end))
+                    computed += int(fields["prefill_tokens"])
                 elif event == "handoff_landed":
                     landed = fields
             time.sleep(0.001)
-        if pushed and landed is None:
-            raise RuntimeError("no handoff_landed in the log of the prefill worker")
+        if computed < length or (pushed and landed is None):
+            raise RuntimeError(f"the log of the prefill worker has {computed} of {length} tokens, landed: {landed}")
         computed_us = sum(end - begin for begin, end in steps)
         return end_us - begin_us, computed_us, self.parts(landed, begin_us, steps, end_us) if pushed else None
 
@@ -133,7 +134,10 @@ class Load:
         """EXPOSED_PARTS and BESIDE_STEPS, microseconds."""
         request = landed["request"]
         parts = {key: int(value) for key, value in landed.items() if key != "request"}
+        until = time.monotonic() + 2
         while request not in self.committed:
+            if time.monotonic() > until:
+                raise RuntimeError(f"no handoff_committed of {request} in the log of the decode worker")
             for event, _, fields in self.decode.read():
                 if event == "handoff_committed":
                     self.committed[fields["request"]] = int(fields["at_us"])

@@ -1,11 +1,8 @@
 #include "kvtransfer/death_notes.h"
 
 #include <sys/epoll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "base/log.h"
 #include "kvtransfer/unix_socket.h"
@@ -69,14 +66,13 @@ Status DeathNotes::take(int socket) {
 }
 
 Status DeathNotes::leave(const std::string& socket_name, const Nonce& connect) {
-  // glibc 2.36 has no wrapper that C++ programs can rely on.
-  const ScopedFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-  if (!pidfd.valid()) return unavailable(std::string("pidfd_open: ") + strerror(errno));
+  const Result<ScopedFd> pidfd = own_pidfd();
+  if (!pidfd.ok()) return pidfd.status();
   const Result<ScopedFd> socket = connect_unix(socket_name);
   if (!socket.ok()) return socket.status();
   WireWriter out;
   out.put(connect);
-  return send_message(socket->get(), out.take(), {pidfd.get()});
+  return send_message(socket->get(), out.take(), {pidfd->get()});
 }
 
 }  // namespace baton

@@ -1,11 +1,6 @@
 #include "kvtransfer/mapped_route.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <sstream>
 
 #include "kvtransfer/unix_socket.h"
@@ -13,11 +8,6 @@
 
 namespace baton {
 namespace {
-
-// glibc 2.36 has no wrapper that C++ programs can rely on.
-ScopedFd open_own_pidfd() {
-  return ScopedFd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
-}
 
 // The addresses of a peer on another host, if its memory can be had from here.
 Result<std::vector<SocketAddress>> find_in_fabric(const TransportContext& context,
@@ -78,10 +68,10 @@ MappedChannel::Events MappedRoute::events() {
 }
 
 Status MappedRoute::open(ScopedFd socket) {
-  const ScopedFd pidfd = open_own_pidfd();
-  if (!pidfd.valid()) return unavailable(std::string("pidfd_open: ") + strerror(errno));
+  const Result<ScopedFd> pidfd = own_pidfd();
+  if (!pidfd.ok()) return pidfd.status();
   channel_ = open_unix_channel(context_.loop, std::move(socket), events());
-  return say_hello({{.fd = pidfd.get()}});
+  return say_hello({{.fd = pidfd->get()}});
 }
 
 void MappedRoute::dial(std::vector<SocketAddress> addresses) {
@@ -121,16 +111,9 @@ Status MappedRoute::take(MappedMessage message) {
     return invalid_argument("got message " + std::to_string(static_cast<int>(kind)) + ", want " +
                             (ready_ ? "none" : std::to_string(static_cast<int>(awaited_))));
   }
-  switch (kind) {
-    case MappedKind::kWelcome:
-      return check_scratch(message);
-    case MappedKind::kChecked:
-      return want_next_slabs();
-    case MappedKind::kSlabs:
-      return take_slabs(std::move(message));
-    default:
-      return invalid_argument("unexpected message");
-  }
+  if (kind == MappedKind::kWelcome) return check_scratch(message);
+  if (kind == MappedKind::kChecked) return want_next_slabs();
+  return take_slabs(std::move(message));
 }
 
 Status MappedRoute::check_scratch(const MappedMessage& message) {

@@ -57,7 +57,12 @@ Status NcclReceiver::on_message(std::string_view message) {
     scratch_ = nullptr;
     return {};
   }
-  return invalid_argument("unexpected message");
+  const char* const want = !welcomed_         ? "hello"
+                           : pair_ == nullptr ? "join"
+                           : ready_           ? "batch, or measured behind the last"
+                                              : "none before the communicator is ready";
+  return invalid_argument("got message " + std::to_string(static_cast<int>(kind)) + ", want " +
+                          want);
 }
 
 Status NcclReceiver::take_hello(WireReader in) {

@@ -97,7 +97,11 @@ Status NcclRoute::on_message(std::string_view message) {
     finish_batches();
     return {};
   }
-  return invalid_argument("unexpected message");
+  const char* const want = state_ == State::kHello     ? "welcome"
+                           : state_ == State::kJoining ? "ready, once"
+                                                       : "an answer to each batch";
+  return invalid_argument("got message " + std::to_string(static_cast<int>(kind)) + ", want " +
+                          want);
 }
 
 Status NcclRoute::join() {

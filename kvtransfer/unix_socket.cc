@@ -1,7 +1,9 @@
 #include "kvtransfer/unix_socket.h"
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -76,6 +78,13 @@ Result<ScopedFd> connect_unix(const std::string& name) {
 
 ScopedFd accept_unix(int listener) {
   return ScopedFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+// glibc 2.36 has no wrapper that C++ programs can rely on.
+Result<ScopedFd> own_pidfd() {
+  ScopedFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!pidfd.valid()) return system_error("pidfd_open");
+  return pidfd;
 }
 
 int32_t peer_pid(int socket) {

@@ -25,6 +25,7 @@ Result<ScopedFd> listen_unix(const std::string& name);
 Result<ScopedFd> connect_unix(const std::string& name);
 ScopedFd accept_unix(int listener);  // invalid when nobody waits
 int32_t peer_pid(int socket);        // 0: in a PID namespace that we do not see
+Result<ScopedFd> own_pidfd();        // for a peer that watches for our death
 
 // One whole message, or kUnavailable when the other end is gone or does not read (messages here are
 // few and small).

@@ -138,7 +138,15 @@ void PushSide::on_grant(LinkId link, Grant grant) {
   auto seq = scheduler_.add_prompt({grant.id, prefill.spec, prefill.prompt_len, prefill.tokens},
                                    std::move(target));
   if (!seq.ok()) {
-    refuse_or_fail(grant.id, seq.status());
+    const bool of_prompt =
+        seq.status().code() == Code::kResourceExhausted ||
+        !scheduler_.check(prefill.spec, prefill.prompt_len, prefill.tokens.size(), true).ok();
+    if (of_prompt) {
+      refuse_or_fail(grant.id, seq.status());
+    } else {  // another decode worker may grant better
+      routers_.send(grant.id.id,
+                    failed(grant.id, "the decode worker's grant: " + seq.status().message()));
+    }
     drained(*handoff);
     return;
   }

@@ -24,6 +24,22 @@ void at_every_stage(
   }
 }
 
+TEST_CASE("a decode worker's wrong grant was told as the request's fault") {
+  for (const std::vector<int32_t>& pages :
+       {std::vector<int32_t>(13, 4), std::vector<int32_t>{1, 2}}) {  // one page twice, too few
+    TestCore w;
+    const SequenceSpec s = TestCore::sequence(1, 200, 20);
+    w.send_prefill(s);
+    w.receive(kDecode, Grant{.id = s.id, .slot_gen = 7, .groups = {{.page_ids = pages}}});
+    const std::vector<Failed> failed = w.outbox.take<Failed>(kRouter);
+    REQUIRE(failed.size() == 1);
+    CHECK(failed[0].retryable);
+    CHECK(failed[0].message.find("the decode worker's grant: ") == 0);
+    CHECK(w.outbox.take<Drained>(kDecode).size() == 1);
+    CHECK(w.at_prefill(s).empty());
+  }
+}
+
 TEST_CASE("cancelled at every stage: nothing is left, nothing is said") {
   at_every_stage(1000, [](TestCore& w, const SequenceSpec& s, const TestStage& stage) {
     w.receive(kRouter, Cancel{s.id});

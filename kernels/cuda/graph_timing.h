@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -14,6 +16,17 @@
 #include "kernels/cuda/stream.h"
 
 namespace baton {
+
+// What main() returns; an error is said.
+inline int run_bench(const std::function<void()>& run) {
+  try {
+    run();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
 
 using Enqueue = std::function<void(cudaStream_t)>;
 

@@ -126,10 +126,5 @@ void run() {
 }  // namespace baton
 
 int main() {
-  try {
-    baton::run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return baton::run_bench(baton::run);
 }

@@ -150,7 +150,7 @@ def test_a_bad_access_on_the_gpu_ends_the_worker_and_costs_no_request(victim):
     """A kernel writes where nothing is: whichever op hears of it first gives its name."""
     answers, _, line, ended_s = fail_in_mid_load(victim, worker_args=worker_args(), router_args=ROUTER)
     assert FAILURE in line
-    assert ended_s < 5  # the driver gives the GPU's memory back
+    assert ended_s < 1
     assert all(len(answer) == 24 for answer in answers)
 
 
